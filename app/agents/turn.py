@@ -171,29 +171,13 @@ class Turn:
             raise RunFailed(f"The agent asked its model {made} times without coming to an answer; its limit is {most}.")
         self.usage.requests += 1
         try:
-            response = await self._request_in_turn(history)
+            response = await request_in_turn(self.access, lambda: self._request(history))
         except (RunFailed, StreamBroke):
             raise
         except Exception as trouble:
-            raise RunFailed(self._trouble(trouble)) from trouble
+            raise RunFailed(describe_trouble(self._name, trouble)) from trouble
         self._count(response)
         return response
-
-    async def _request_in_turn(self, history: History) -> ModelResponse:
-        """Ask when it is our turn at the server. One that is busy is asked again after as long as it says."""
-        if self.access is None:
-            return await self._request(history)
-        waits = 0
-        while True:
-            async with self.access.turn():
-                try:
-                    return await self._request(history)
-                except Exception as trouble:
-                    seconds = seconds_to_wait(trouble, waits)
-                    if seconds is None:
-                        raise
-                    self.access.server.keep_quiet(seconds)
-            waits += 1
 
     async def _request(self, history: History) -> ModelResponse:
         from pydantic_ai import direct
@@ -225,10 +209,12 @@ class Turn:
         except ModelHTTPError:
             raise
         except ModelAPIError as trouble:
-            raise StreamBroke(self._explain("broke off in the middle of its answer", trouble)) from trouble
+            raise StreamBroke(_explain(self._name, "broke off in the middle of its answer", trouble)) from trouble
         found: ModelResponse = stream.get()
         if ended_early(found):
-            raise StreamBroke(self._explain("broke off in the middle of its answer", "the connection was closed"))
+            raise StreamBroke(
+                _explain(self._name, "broke off in the middle of its answer", "the connection was closed")
+            )
         return found
 
     def _count(self, response: ModelResponse) -> None:
@@ -238,21 +224,6 @@ class Turn:
         if usage.cost is not None and not models.is_offline(self.model):
             price = find_price(response)
             usage.cost = usage.cost + price if price is not None else None
-
-    def _trouble(self, trouble: Exception) -> str:
-        status, wait = getattr(trouble, "status_code", None), getattr(trouble, "retry_after", None)
-        if isinstance(status, int):
-            asks = f" and asks to wait {wait:,.0f} seconds" if wait and wait > MAX_WAIT_SECONDS else ""
-            return self._explain(f"answered with status {status}{asks}", getattr(trouble, "body", None))
-        return self._explain("could not be asked", trouble)
-
-    def _explain(self, what: str, reason: Any) -> str:
-        """One sentence about a failure of the model, without its keys."""
-        if isinstance(reason, Exception):
-            reason = _describe_causes(reason)
-        text = reason if isinstance(reason, str) else json.dumps(reason, default=str) if reason else ""
-        about = f"The model {self._name} {what}" + (f": {text}" if text else "")
-        return redact_text(about)[:MAX_REASON].rstrip(".") + "."
 
     def _read(self, history: History, response: ModelResponse) -> tuple[list[OpenCall], Answer]:
         """The calls and the text of a response. Calls get ids that are unique in the history."""
@@ -357,6 +328,24 @@ def define_tool(tool: Tool) -> Any:
     )
 
 
+async def request_in_turn(access: ModelAccess | None, request: Callable[[], Awaitable[ModelResponse]]) -> ModelResponse:
+    """Ask when it is our turn at the server. One that is busy is asked again after as long as it says. `access` is None
+    for a model of this process."""
+    if access is None:
+        return await request()
+    waits = 0
+    while True:
+        async with access.turn():
+            try:
+                return await request()
+            except Exception as trouble:
+                seconds = seconds_to_wait(trouble, waits)
+                if seconds is None:
+                    raise
+                access.server.keep_quiet(seconds)
+        waits += 1
+
+
 def seconds_to_wait(trouble: Exception, waits: int) -> float | None:
     """How long to wait before a busy server is asked again; None where it is not busy, was asked often enough, or
     wants to be left alone for longer than anybody waits."""
@@ -381,6 +370,24 @@ def find_price(response: ModelResponse) -> Decimal | None:
         return Decimal(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
         return None
+
+
+def describe_trouble(name: str, trouble: Exception) -> str:
+    """One sentence about a request that a model did not answer."""
+    status, wait = getattr(trouble, "status_code", None), getattr(trouble, "retry_after", None)
+    if isinstance(status, int):
+        asks = f" and asks to wait {wait:,.0f} seconds" if wait and wait > MAX_WAIT_SECONDS else ""
+        return _explain(name, f"answered with status {status}{asks}", getattr(trouble, "body", None))
+    return _explain(name, "could not be asked", trouble)
+
+
+def _explain(name: str, what: str, reason: Any) -> str:
+    """One sentence about a failure of the model, without its keys."""
+    if isinstance(reason, Exception):
+        reason = _describe_causes(reason)
+    text = reason if isinstance(reason, str) else json.dumps(reason, default=str) if reason else ""
+    about = f"The model {name} {what}" + (f": {text}" if text else "")
+    return redact_text(about)[:MAX_REASON].rstrip(".") + "."
 
 
 def _describe_causes(trouble: BaseException | None) -> str:

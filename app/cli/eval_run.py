@@ -176,8 +176,8 @@ def _summarise(run: EvalRun, report: Report, fail_under: float) -> str:
 
     accuracy, verdicts = run.results.get("accuracy"), _counted(run.results.get("verdicts", {}))
     wanted = f", at least {fail_under:.0%} wanted"
-    said = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}{wanted}"
-    lines = [f"{run.set_name}: {said} ({verdicts}).", *left_out_notes(run.options)]
+    outcome = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}{wanted}"
+    lines = [f"{run.set_name}: {outcome} ({verdicts}).", *left_out_notes(run.options)]
     if report.changes is not None:
         counts = ", ".join(f"{number} {change}" for change, number in report.changes.shown.items())
         lines.append(f"Compared with run {report.changes.run_id}: {counts}.")

@@ -151,8 +151,8 @@ def _call(event: Event, results: dict[str, deque[Event]], tool: Tool, reader: Re
 
 def result_failed(result: Mapping[str, Any]) -> bool:
     """Whether a `tool.result` is a failure: by its `is_error`, else by its output."""
-    said = result.get("is_error")
-    return said if isinstance(said, bool) else looks_failed(result.get("output"))
+    is_error = result.get("is_error")
+    return is_error if isinstance(is_error, bool) else looks_failed(result.get("output"))
 
 
 def turns_of(run: Run) -> list[Turn]:
@@ -166,9 +166,9 @@ def turns_of(run: Run) -> list[Turn]:
     return [_turn(number, *events) for number, events in enumerate(talks, 1)]
 
 
-def _turn(number: int, user: Event, *said: Event) -> Turn:
-    answer = next((text for event in reversed(said) if (text := text_of(event))), "")
-    return Turn(number, text_of(user), answer, (said[-1] if said else user).sequence)
+def _turn(number: int, user: Event, *events: Event) -> Turn:
+    answer = next((text for event in reversed(events) if (text := text_of(event))), "")
+    return Turn(number, text_of(user), answer, (events[-1] if events else user).sequence)
 
 
 def last_message(run: Run) -> tuple[str, int | None]:

@@ -62,12 +62,12 @@ def _pass_reason(dimensions: Sequence[Dimension]) -> str:
     by_name = {dimension.name: dimension for dimension in dimensions}
     message = by_name.get("final_message")
     effects = [by_name[name] for name in ("entities_created", "entities_updated") if name in by_name]
-    told = [effect.reason for effect in effects if not effect.reason.startswith("changed nothing")]
-    if effects and not told:
+    reasons = [effect.reason for effect in effects if not effect.reason.startswith("changed nothing")]
+    if effects and not reasons:
         others = any(each.decides for each in dimensions if each not in effects)
         rest = message.reason if message is not None and message.decides else "the rest passes"
         return f"{effects[0].reason}; {rest if others else 'the answer was not judged'}"
-    return " and ".join(told) if told else "the values are the same"
+    return " and ".join(reasons) if reasons else "the values are the same"
 
 
 def weighted_accuracy(dimensions: Sequence[Dimension], verdict: str) -> float | None:

@@ -144,7 +144,7 @@ def check_config(given: dict[str, Any]) -> AgentConfig:
     for part in ("http_tools", "mcp_servers"):
         addresses = [one.url for one in getattr(config, part)]
         wrong |= {f"{part}.{i}.url": "Give its address." for i, address in enumerate(addresses) if not address}
-    wrong |= {place: said for place, said in _wrong_texts(config).items() if said}
+    wrong |= {place: sentence for place, sentence in _wrong_texts(config).items() if sentence}
     if wrong:
         raise Invalid.of(wrong)
     return config

@@ -123,7 +123,7 @@ def parse_dimensions(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found: dict[str, AnyDimension] = {}
     for name, rule in given.items():
         errors = name_errors(name) or _parse(name, rule, found)
-        wrong |= {f"dimensions.{name[:60]}{path}": said for path, said in errors.items()}
+        wrong |= {f"dimensions.{name[:60]}{path}": sentence for path, sentence in errors.items()}
     if wrong:
         raise Invalid.of(wrong)
     stored = {name: _stored(rule, place) for place, (name, rule) in enumerate(_in_order(found).items())}
@@ -201,8 +201,8 @@ def _in_order(rules: Mapping[str, AnyDimension]) -> dict[str, AnyDimension]:
 
 def _stored(rule: AnyDimension, position: int) -> dict[str, Any]:
     """A rule as it is stored: without what is as usual, but always with its weight, which people read first."""
-    said = rule.model_dump(exclude_defaults=True)
-    return {"kind": rule.kind, "weight": rule.weight, **said, "position": position}
+    values = rule.model_dump(exclude_defaults=True)
+    return {"kind": rule.kind, "weight": rule.weight, **values, "position": position}
 
 
 def _is_number(value: Any) -> bool:

@@ -15,6 +15,9 @@ from app.formats.messages import field_errors, must
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 
 
+MODEL_NAME = "Give the name of a model, such as openai:gpt-5, or nothing for the server's default."
+
+
 @lru_cache(maxsize=1)
 def timezones() -> frozenset[str]:
     """Every zone this machine knows; UTC also where it has no list of zones."""
@@ -56,6 +59,12 @@ class WorkspaceSettings(BaseModel):
     feedback_origins: Annotated[list[Origin], Field(max_length=50), AfterValidator(unique)] = []
     mask_emails: bool = False
     mask_phones: bool = False
+    judge_model: Annotated[
+        str, Field(max_length=200), must(lambda name: name == name.strip() and name.isprintable(), MODEL_NAME)
+    ] = ""
+    judge_concurrency: Annotated[int, Field(ge=1, le=100)] = 16
+    judge_seconds: Annotated[int, Field(ge=1, le=600)] = 60
+    judge_daily_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 5_000_000
 
     @classmethod
     def stored(cls, values: dict[str, Any]) -> WorkspaceSettings:
@@ -85,6 +94,10 @@ SENTENCES = {
     "knowledge_gate": "Choose `propose` or `proved`.",
     "retention_days": "Give a number of days from 1 to 3650, or nothing to keep everything.",
     "context_top_n": "Give a number from 1 to 50.",
+    "judge_model": MODEL_NAME,
+    "judge_concurrency": "Give a number from 1 to 100.",
+    "judge_seconds": "Give a number of seconds from 1 to 600.",
+    "judge_daily_tokens": "Give a number of tokens from 0 to 1,000,000,000.",
 }
 
 

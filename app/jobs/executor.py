@@ -24,6 +24,7 @@ from app.agents.runtime import Run
 from app.agents.turn import Threads
 from app.config import Settings
 from app.db import acting_as, transaction
+from app.jobs.judging import Judging
 from app.jobs.usage import UsageWriter
 from app.services.knowledge import usage as knowledge_usage
 from app.services.sessions import leases
@@ -62,6 +63,7 @@ class Executor:
         self.beaten_at: float = time.monotonic()
         self.active: dict[UUID, Run] = {}
         self.threads = Threads(app, self.slots)
+        self.judging = Judging(self.owner, self.threads, lambda: self.settings, self.slots)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="executor", daemon=True)
         self._thread.start()
@@ -93,18 +95,27 @@ class Executor:
 
     async def _start(self) -> None:
         self.beaten_at = time.monotonic()
-        self._service = [asyncio.create_task(work) for work in (self._claim_forever(), self._watch_forever())]
+        self._service = [asyncio.create_task(work) for work in self._services()]
+
+    def _services(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        return self._claim_forever(), self.judging.claim_forever(), self._watch_forever()
 
     async def _drain(self) -> int:
         watch = asyncio.create_task(self._watch_forever())
         done = 0
         try:
-            while taken := await self._claim(self.slots):
-                await asyncio.wait([self._start_run(lease) for lease in taken])
-                done += len(taken)
+            while ran := await self._drain_sessions() + await self.judging.drain():
+                done += ran
         finally:
             watch.cancel()
         await self._do(self.usage.write)
+        return done
+
+    async def _drain_sessions(self) -> int:
+        done = 0
+        while taken := await self._claim(self.slots):
+            await asyncio.wait([self._start_run(lease) for lease in taken])
+            done += len(taken)
         return done
 
     async def _stop(self) -> None:
@@ -118,6 +129,7 @@ class Executor:
             run.task.cancel()
         await asyncio.gather(*[run.task for run in left], return_exceptions=True)
         try:
+            await self.judging.stop()
             await self._do(lambda: self._by_workspace([run.lease for run in left], leases.release))
             await self._do(self.usage.write)
         except SQLAlchemyError as trouble:
@@ -167,6 +179,7 @@ class Executor:
         finally:
             self.active.pop(run.lease.session_id, None)
             self._wake.set()
+            self.judging.wake.set()
 
     async def _give_back(self, lease: Lease) -> None:
         try:
@@ -197,6 +210,7 @@ class Executor:
             try:
                 if time.monotonic() >= due:
                     await self._renew(held)
+                    await self.judging.renew()
                     self.beaten_at = time.monotonic()
                     due = self.beaten_at + self.beat
                 elif held:

@@ -171,13 +171,13 @@ def parse_prompt(text: str) -> list[ParsedRow]:
     for following, line in enumerate(lines, start=1):
         end = lines[following].start() if following < len(lines) else len(body)
         # The line break before the next line of the structure is ours, all others are the row's own.
-        said = body[line.end() : end].removesuffix("\n")
+        text = body[line.end() : end].removesuffix("\n")
         if line["title"]:
             kind = TYPE_OF[line["title"]]
         elif line["scope"]:
-            rows.append(ParsedRow(kind, said, None, SCOPE_OF[line["scope"]]))
+            rows.append(ParsedRow(kind, text, None, SCOPE_OF[line["scope"]]))
         elif rows:
-            rows[-1] = replace(rows[-1], context=said)
+            rows[-1] = replace(rows[-1], context=text)
     return rows
 
 

@@ -4,7 +4,16 @@
 from app.models.agents import Agent, AgentVersion, Task, TaskTick
 from app.models.conversations import Chat, Message
 from app.models.entities import Entity, EntityResponse, EntityType
-from app.models.evals import CriteriaSet, CriteriaSetVersion, EvalRun, EvalVerdict, GoldenSet
+from app.models.evals import (
+    CriteriaSet,
+    CriteriaSetVersion,
+    EvalRun,
+    EvalVerdict,
+    GoldenSet,
+    JudgeLabel,
+    Judgement,
+    JudgementOverrule,
+)
 from app.models.feedback import (
     Feedback,
     FeedbackComment,

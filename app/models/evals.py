@@ -1,20 +1,23 @@
 """Evals: criteria, golden sets and runs over them. The cases of a run are sessions."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Computed, ForeignKey, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, Computed, ForeignKey, Numeric, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import counter, flag, json_object, timestamp
+from app.db.types import counter, flag, json_object, timestamp, write_time
 from app.models.base import KeyedRow, Row, addressable, index, one_of, within
 
 RUN_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 OPEN_STATUSES = ("queued", "running")
 TRIGGERS = ("manual", "scheduled", "post-deploy")
 CONTEXT_MODES = ("frozen", "live")
+JUDGEMENT_STATUSES = ("pending", "running", "judged", "errored", "not_judged")
+OPEN_JUDGEMENTS = ("pending", "running")
 VERDICTS = ("pass", "fail", "flaky", "errored", "unknown")
 
 
@@ -140,3 +143,84 @@ class EvalVerdict(KeyedRow):
     replay_session_id: Mapped[UUID]
     ended_at: Mapped[datetime]
     latest: Mapped[flag]
+
+
+class Judgement(Row):
+    """What a model says of one replay by a criteria set. `dimensions` are its own scores, which never change; what an
+    admin overruled stands beside them. It is leased while it is worked on. `content_hash` names what was asked: the
+    same question about the same work is answered from an earlier judgement (`cached`)."""
+
+    __tablename__ = "judgements"
+    __table_args__ = (
+        addressable(),
+        UniqueConstraint("tenant_id", "session_id"),
+        within("eval_runs", "run_id", ondelete="CASCADE"),
+        within("sessions", "session_id", ondelete="CASCADE"),
+        within("criteria_sets", "criteria_set_id", ondelete="CASCADE"),
+        index("judgements_run_idx", "tenant_id, run_id"),
+        index("judgements_open_idx", "tenant_id, created_at, id", where="status IN ('pending', 'running')"),
+        index("judgements_content_idx", "tenant_id, content_hash", where="status = 'judged'"),
+        index("judgements_spent_idx", "tenant_id, finished_at", where="finished_at IS NOT NULL"),
+        index("judgements_judge_idx", "tenant_id, criteria_set_id, model", where="status = 'judged'"),
+        CheckConstraint(one_of("status", JUDGEMENT_STATUSES), name="status_known"),
+        CheckConstraint("(status IN ('judged', 'errored', 'not_judged')) = (finished_at IS NOT NULL)", name="ends"),
+        CheckConstraint("status = 'judged' OR dimensions = '{}'::jsonb", name="only_judged_score"),
+    )
+
+    run_id: Mapped[UUID]
+    session_id: Mapped[UUID]
+    criteria_set_id: Mapped[UUID]
+    criteria_version: Mapped[int | None]
+    model: Mapped[str | None]
+    status: Mapped[str] = mapped_column(server_default="pending")
+    attempt: Mapped[counter]
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    content_hash: Mapped[str | None]
+    cached: Mapped[flag]
+    dimensions: Mapped[json_object]
+    error: Mapped[str | None]
+    input_tokens: Mapped[counter]
+    output_tokens: Mapped[counter]
+    cost: Mapped[Decimal | None] = mapped_column(Numeric(14, 6))
+    finished_at: Mapped[datetime | None]
+    created_at: Mapped[write_time] = mapped_column()
+
+
+class JudgementOverrule(Row):
+    """What an admin said in place of the judge of one dimension; the newest counts. Append-only."""
+
+    __tablename__ = "judgement_overrules"
+    __table_args__ = (
+        within("judgements", "judgement_id", ondelete="CASCADE"),
+        index("judgement_overrules_judgement_idx", "tenant_id, judgement_id, created_at"),
+        index("judgement_overrules_recent_idx", "tenant_id, created_at DESC, id DESC"),
+    )
+
+    judgement_id: Mapped[UUID]
+    dimension: Mapped[str]
+    passed: Mapped[bool]
+    reason: Mapped[str]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    created_at: Mapped[write_time] = mapped_column()
+
+
+class JudgeLabel(Row):
+    """What a person said of a judged dimension without seeing the judge's verdict. Append-only: it outlives the run."""
+
+    __tablename__ = "judge_labels"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "judgement_id", "dimension", "created_by"),
+        within("criteria_sets", "criteria_set_id", ondelete="CASCADE"),
+        within("judgements", "judgement_id", ondelete="SET NULL"),
+        index("judge_labels_judge_idx", "tenant_id, criteria_set_id, model, created_at"),
+    )
+
+    criteria_set_id: Mapped[UUID]
+    model: Mapped[str]
+    judgement_id: Mapped[UUID | None]
+    dimension: Mapped[str]
+    passed: Mapped[bool]
+    judge_passed: Mapped[bool]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    created_at: Mapped[write_time] = mapped_column()

@@ -46,7 +46,7 @@
     if (!dialog()?.open || chosen()) return;
     const all = options();
     choose(all[0] ?? null);
-    dialog().querySelector("[data-palette-said]").textContent =
+    dialog().querySelector("[data-palette-status]").textContent =
       all.length ? `${all.length} results` : "Nothing matches";
   });
 

@@ -21,11 +21,11 @@
 
   const say = (index) => {
     const [day, negative, positive, neutral] = [...days()[index].children].map((cell) => cell.textContent);
-    strip().querySelector("[data-strip-said]").textContent = `${day}: ${negative} negative, ${positive} positive, ${neutral} neutral`;
+    strip().querySelector("[data-strip-text]").textContent = `${day}: ${negative} negative, ${positive} positive, ${neutral} neutral`;
   };
 
   const rest = () => {
-    const text = strip()?.querySelector("[data-strip-said]");
+    const text = strip()?.querySelector("[data-strip-text]");
     if (text) text.textContent = text.dataset.span;
   };
 

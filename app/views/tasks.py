@@ -15,6 +15,7 @@ from app.models.agents import REPLAYABLE_KINDS
 from app.security.access import access
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
+from app.services.evals.charts.dropped import list_dropped_sets
 from app.services.sessions import start as session_start
 from app.services.tasks import schedules as task_schedules
 from app.services.tasks.schedules import Plan
@@ -29,12 +30,13 @@ USUAL = ("0 * * * *", "0 */6 * * *", "0 7 * * *", "0 7 * * 1-5", "0 7 * * 1", "0
 @bp.get("/tasks")
 @access("member")
 def index() -> Any:
-    """Scheduled work, open work and the last outcomes."""
+    """Scheduled work, open work and the last outcomes; for admins also the sets that dropped."""
     return render_template(
         "tasks/index.html",
         tasks=task_schedules.list_tasks(actor=g.actor),
         open_work=task_schedules.list_open(actor=g.actor),
         done=task_schedules.list_done(actor=g.actor),
+        dropped=list_dropped_sets(actor=g.actor) if g.actor.is_admin else [],
     )
 
 

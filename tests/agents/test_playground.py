@@ -50,7 +50,7 @@ def test_a_message_runs_and_the_page_follows_it(
         answer = client.get(f"{started.location}?seen={seen}", headers=HTMX)
     assert len(counted) <= 8
     news = soup(answer)
-    assert news.select_one("#run-said[hx-swap-oob]").text == "The run is completed."
+    assert news.select_one("#run-status[hx-swap-oob]").text == "The run is completed."
     assert not news.select("#run-more, #run-stop")
     assert news.select_one(".u-tool b").text == "searchEntities"
     assert "Halden Health" in news.select(".u-say")[-1].text

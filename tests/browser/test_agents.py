@@ -83,7 +83,7 @@ def test_from_the_form_to_a_run(
     run_sessions()
     expect(page.locator("#run .u-badge").first).to_contain_text("completed")
     expect(page.locator("#run .u-tool b")).to_have_text("searchEntities")
-    expect(page.locator("#run-said")).to_have_text("The run is completed.")
+    expect(page.locator("#run-status")).to_have_text("The run is completed.")
     expect(page.locator("#run-more")).to_have_count(0)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -147,7 +147,7 @@ def _follow(app: Flask, workspace: Workspace, visit: Callable[..., Any], model: 
         page.fill("#try-message", f"Until it is {ending}")
         page.get_by_role("button", name="Run").click()
         page.wait_for_url(A_RUN)
-        expect(page.locator("#run-said")).to_have_text("The agent is writing.")
+        expect(page.locator("#run-status")).to_have_text("The agent is writing.")
         expect(page.locator("#run .u-turn").last).to_contain_text("writing…")
         expect(page.locator("#run .u-say").last).to_contain_text("first half")
         expect(page.locator("#run .u-say").last).not_to_contain_text("second half")

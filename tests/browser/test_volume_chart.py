@@ -30,7 +30,7 @@ def test_a_drag_sets_the_days_and_the_view_is_kept(app: Flask, workspace: Worksp
     step, middle = box["width"] / 90, box["y"] + box["height"] / 2
 
     page.mouse.move(box["x"] + step * 80.5, middle)
-    expect(page.locator("[data-strip-said]")).to_contain_text("negative")
+    expect(page.locator("[data-strip-text]")).to_contain_text("negative")
     page.mouse.down()
     page.mouse.move(box["x"] + step * 89.5, middle)
     page.mouse.up()

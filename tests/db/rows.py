@@ -60,6 +60,12 @@ ROWS = {
     " VALUES ('Smoke', 'smoke', '{agents}', '{agent_versions}', 'h', '{users}')",
     "eval_verdicts": "(run_id, golden_id, agent_version_id, context_mode, trial, verdict, replay_session_id, ended_at)"
     " VALUES ('{eval_runs}', '{sessions}', '{agent_versions}', 'frozen', false, 'pass', '{sessions}', now())",
+    "judgements": "(run_id, session_id, criteria_set_id, criteria_version, model, status, finished_at)"
+    " VALUES ('{eval_runs}', '{sessions}', '{criteria_sets}', 1, 'm', 'judged', now())",
+    "judgement_overrules": "(judgement_id, dimension, passed, reason, created_by)"
+    " VALUES ('{judgements}', 'tone', true, 'It is polite', '{users}')",
+    "judge_labels": "(criteria_set_id, model, judgement_id, dimension, passed, judge_passed, created_by)"
+    " VALUES ('{criteria_sets}', 'm', '{judgements}', '{secret}', true, true, '{users}')",
     "knowledge_proofs": "(shared_context_id, row_version, row_hash, batch_id, trials, with_run_id, without_run_id,"
     " agent_version_ids, golden_ids, golden_hashes, created_by)"
     " VALUES ('{shared_context}', 1, 'h', '{shared_context}', 1, '{eval_runs}', '{eval_runs}', '{{{agent_versions}}}',"

@@ -20,6 +20,7 @@ DOORS = {
     "door_counts",
     "door_due",
     "door_invite",
+    "door_judgements",
     "door_key",
     "door_login",
     "door_memberships",

@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 
 from app.evals.stats import wilson
 from app.services.evals import revisions
+from app.services.evals.charts.dropped import list_dropped_sets
 from app.services.evals.revisions import Revision
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
@@ -249,3 +250,40 @@ def test_the_trend_marks_what_changed_between_runs(
     for wrong, status in (("set=nothing", 404), ("set=default&agent=a&dimension=b", 400)):
         assert admin.get(f"{CHARTS}/trend?{wrong}").status_code == status
         assert client.get(f"{PAGES}/trend?{wrong}").status_code == status
+
+
+def test_a_set_that_dropped_since_its_last_scheduled_run_raises_an_alert(
+    bench: Bench, admin: Api, client: FlaskClient, sign_in: Callable[..., FlaskClient], count_queries: Callable[[], Any]
+) -> None:
+    bench.golden(WON)
+    bench.golden(SONG)
+    bench.golden("List entities", set_name="other")
+    bench.run(set_name="other", triggered_by="scheduled")
+    good = bench.run(set_name="default", triggered_by="scheduled")
+    with bench.acting():
+        assert list_dropped_sets(actor=bench.admin) == []
+    bench.worse()
+    last = bench.run(set_name="default")
+    bench.run(set_name="default", agent_version_id=good.agent_version_id)
+    with bench.acting():
+        [dropped] = list_dropped_sets(actor=bench.admin)
+    assert (dropped.set_name, dropped.run_id, dropped.points) == ("default", last.id, 50)
+    assert (dropped.before.passed, dropped.before.judged, dropped.now.passed, dropped.now.judged) == (2, 2, 1, 2)
+    said = "Dropped from 100% (2 of 2) to 50% (1 of 2) since the last scheduled run."
+    for path, where in (("/tasks", "ul.u-links"), (PAGES, "#sets"), (f"{PAGES}/sets/default", "#page")):
+        with count_queries() as seen:
+            page = soup(client.get(path))
+        assert len(seen) <= 8, (path, [" ".join(one.split())[:90] for one in seen])
+        assert said in words(page.select_one(where)), path
+    assert "▾ 1 set dropped since the last scheduled run" in words(page.select_one("#count-evals"))
+    assert "▾ 50" in words(page.select_one(".u-head"))
+    member = sign_in(bench.workspace.actor("member"))
+    assert "Dropped" not in words(soup(member.get("/tasks")).select_one("#page"))
+
+    # The next scheduled run is compared with the one before it, and the one after that starts from there.
+    bench.run(set_name="default", triggered_by="scheduled")
+    with bench.acting():
+        assert len(list_dropped_sets(actor=bench.admin)) == 1
+    bench.run(set_name="default", triggered_by="scheduled")
+    with bench.acting():
+        assert list_dropped_sets(actor=bench.admin) == []

@@ -451,7 +451,7 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
     page = soup(client.get(f"/tasks/{task.id}"))
     assert page.select_one(f'a[href="{led.location}"]') is not None
     tab = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
-    assert tab == "Evals 0% ▾100 lower than before the last run"
+    assert tab == "Evals 0% ▾100 lower than before the last run ▾ 1 set dropped since the last scheduled run"
     with bench.acting():
         first = versions.version_id(versions.get_agent(bench.agent_id, actor=bench.admin), 1)
     assert bench.run(set_name="wins", agent_version_id=first).passed_count == 1

@@ -72,7 +72,7 @@ def test_a_trial_run_writes_no_feedback_and_counts_nowhere(bench: Bench) -> None
                 "tabs": {name: tabs[name] for name in ("feedback", "mine", "knowledge", "tasks", "evals")},
                 "candidates": candidates.list_candidates(actor=admin).count,
                 "feedback": lists.list_feedback(FeedbackFilters(), Page(), actor=admin).count,
-                "agents": [(one.slug, one.sessions, one.cost, one.said) for one in agents],
+                "agents": [(one.slug, one.sessions, one.cost, one.ratings) for one in agents],
                 "ratings": lists.feedback_about(session_id=golden, actor=admin),
             }
 

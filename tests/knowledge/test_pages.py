@@ -13,6 +13,7 @@ from sqlalchemy import update
 from app.db import acting_as, db, transaction
 from app.models import SharedContext
 from app.services.agents import versions
+from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.prompt import load_shared_context_prompt
 from tests.conftest import Workspace, soup
@@ -538,3 +539,55 @@ def test_a_form_on_a_page_of_its_own_answers_with_a_page(app: Flask, workspace: 
     for path in (f"{URL}/new", f"{URL}/{row}/edit"):
         assert soup(client.get(path)).select_one("main form.is-editing").has_attr("hx-post") is False
         assert soup(client.get(path, headers=HTMX)).select_one("form.is-editing").has_attr("hx-post") is True
+
+
+def propose(app: Flask, workspace: Workspace, work: Callable[[Any], Any]) -> Any:
+    system = workspace.actor("system")
+    with app.app_context(), acting_as(system), transaction():
+        return work(system).id
+
+
+def test_a_proposal_about_a_row_shows_both_texts_and_leaves_the_row(
+    app: Flask, workspace: Workspace, sign_in: SignIn
+) -> None:
+    row = fill(app, workspace).ids["correction"]
+    words = {"content": "Use NTM EBITDA when comparing deals."}
+    change = propose(app, workspace, lambda actor: proposals.propose_edit(row, words, actor=actor))
+    retire = propose(app, workspace, lambda actor: proposals.propose_retirement(row, "Old habits.", actor=actor))
+    assert change != retire
+    client = sign_in(workspace.actor())
+    html = soup(client.get(f"{URL}?state=proposed"))
+    assert html.select_one(f"#knowledge-{change}") is None, "the same author changed its mind"
+    now, then = html.select(f"#knowledge-{retire} .u-sides section")
+    assert "LTM EBITDA" in now.text
+    assert "Old habits." in then.text
+    keys = [one["data-key"] for one in html.select(f"#knowledge-{retire} [data-key]")]
+    assert keys == ["d", "a"], "there is nothing to edit, prove or merge"
+    card = html.select_one(f"#knowledge-{retire} form:has([value=active])")
+    sent = {field["name"]: field["value"] for field in card.select("input")}
+    assert post(client, f"{URL}/{row}/set", HTMX, pinned="1", version="1").status_code == 200
+    stale = client.post(card["action"], data=sent, headers=HTMX)
+    assert stale.status_code == 409
+    assert "changed since" in soup(stale).select_one(".u-toast").text
+    assert "LTM EBITDA" in texts_in_use(client)[0]
+
+
+def test_the_panel_of_a_proposal_has_its_exact_prompt_text(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    text = "Quote  the page.\n\n## Guidelines\n- [workspace] x"
+    new = knowledge_rows.NewRow(type="correction", content=text, context="asked  twice")
+    row = propose(app, workspace, lambda actor: proposals.propose_row(new, actor=actor))
+    client = sign_in(workspace.actor())
+    shown = soup(client.get(f"{URL}/{row}")).select_one(".u-injected").text
+    post(client, f"{URL}/{row}/state", state="active", version="1")
+    with app.app_context(), acting_as(workspace.actor()):
+        assert shown in load_shared_context_prompt(workspace.id).text
+
+
+def test_a_decision_that_came_too_late_says_so(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["proposed"]
+    first, second = sign_in(workspace.actor()), sign_in(workspace.actor("owner"))
+    assert post(first, f"{URL}/{row}/state", HTMX, state="active", version="1").status_code == 200
+    late = post(second, f"{URL}/{row}/state", HTMX, state="inactive", version="1", reason="No.")
+    assert late.status_code == 409
+    assert "decided about this already" in soup(late).select_one(".u-toast").text
+    assert "active" in soup(late).select_one("article .u-meta").text

@@ -24,6 +24,10 @@ DEFAULTS = {
     "training_consent": False,
     "context_top_n": 8,
     "feedback_origins": [],
+    "judge_model": "",
+    "judge_concurrency": 16,
+    "judge_seconds": 60,
+    "judge_daily_tokens": 5_000_000,
     "without_effect": {},
 }
 CHANGED = {
@@ -37,6 +41,10 @@ CHANGED = {
     "training_consent": True,
     "context_top_n": 50,
     "feedback_origins": ["https://app.example.com"],
+    "judge_model": "openai:gpt-5",
+    "judge_concurrency": 2,
+    "judge_seconds": 30,
+    "judge_daily_tokens": 0,
 }
 
 

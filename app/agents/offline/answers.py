@@ -87,9 +87,9 @@ def describe_unmatched(step: str, rows: Sequence[ParsedRow], tools: Sequence[Off
 
 def compose_answer(lines: Sequence[str], rules: Sequence[Rules]) -> str:
     """Join the lines and the `say` texts, without sentences that contain a `never say` text."""
-    said = dict.fromkeys(text for step in rules for text in step.contents("says"))
+    texts = dict.fromkeys(text for step in rules for text in step.contents("says"))
     banned = {text.casefold() for step in rules for text in step.contents("never_says")}
-    kept = [_remove_banned(line, banned) for line in [*lines, *said]]
+    kept = [_remove_banned(line, banned) for line in [*lines, *texts]]
     return "\n".join(line for line in kept if line) or NOTHING_LEFT
 
 

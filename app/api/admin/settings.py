@@ -30,6 +30,12 @@ class SettingsChange(Body):
     )
     context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
+    judge_model: str = Field(
+        "", max_length=200, description="The model that judges replays by criteria; empty for the server's default."
+    )
+    judge_concurrency: int = Field(16, description="How many replays are judged at once, 1 to 100.")
+    judge_seconds: int = Field(60, description="How long the judge may take for an answer, 1 to 600 seconds.")
+    judge_daily_tokens: int = Field(5_000_000, description="How many tokens the judge may take in 24 hours.")
 
 
 class WorkspaceSettingsAnswer(SettingsChange, Answer):

@@ -260,5 +260,7 @@ def _output(side: Side, reader: Reader) -> tuple[bool, Any, int | None]:
     if result is not None:
         value = rename_ids(reader.value(from_json(result.payload.get("output"))), side.names)
         return result_failed(result.payload), {"output": value}, result.sequence
-    said = next((one for one in reversed(events) if one.event_type == "agent.message"), None)
-    return (False, {"output": reader.value(from_json(text_of(said)))}, said.sequence) if said else (False, {}, None)
+    answer = next((one for one in reversed(events) if one.event_type == "agent.message"), None)
+    if answer is None:
+        return False, {}, None
+    return False, {"output": reader.value(from_json(text_of(answer)))}, answer.sequence

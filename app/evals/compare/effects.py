@@ -148,8 +148,8 @@ def _event_effects(events: Sequence[Event], called: Sequence[Effect], reader: Re
         effect = _event_effect(event, reader)
         if _identity(effect)[1] is None or _identity(effect) not in known:
             found.append(effect)
-    told = (_update_effect(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
-    return found + [effect for effect in told if effect is not None]
+    updated = (_update_effect(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
+    return found + [effect for effect in updated if effect is not None]
 
 
 def _identity(effect: Effect) -> tuple[str, Any]:

@@ -17,22 +17,22 @@ SAME = "the answer is the same, word for word"
 
 def message_dimension(golden: Run, replay: Run, expected: Expected, nearness: Nearness | None) -> Dimension:
     """The last message: by the facts that it must and must not say if they are known, and by its text."""
-    (recorded, golden_seq), (said, replay_seq) = last_message(golden), last_message(replay)
+    (recorded, golden_seq), (answer, replay_seq) = last_message(golden), last_message(replay)
     wanted, golden_seq = (recorded, golden_seq) if expected.answer is None else (expected.answer, None)
 
     def divergence(path: str, before: str | None, after: str | None, text: str) -> Divergence:
         return Divergence(MESSAGE, path, before, after, text, golden_seq, replay_seq)
 
-    text = text_similarity([(wanted, said)], nearness)[0]
-    same = canonical(wanted) == canonical(said)
-    if not same and expected.answer is not None and canonical(said) == canonical(recorded):
-        found = divergence("text", wanted, said, "the answer is the recorded one, which was wrong")
+    text = text_similarity([(wanted, answer)], nearness)[0]
+    same = canonical(wanted) == canonical(answer)
+    if not same and expected.answer is not None and canonical(answer) == canonical(recorded):
+        found = divergence("text", wanted, answer, "the answer is the recorded one, which was wrong")
         return standard_dimension(MESSAGE, 0.0, "", [found], decides=True)
-    words = [] if same else [divergence("text", wanted, said, _wording_reason(wanted, said, text))]
+    words = [] if same else [divergence("text", wanted, answer, _wording_reason(wanted, answer, text))]
     must, must_not = expected.mentions or (), expected.must_not_mention or ()
     if not must and not must_not:
         return standard_dimension(MESSAGE, text, SAME, words, decides=expected.about_answer)
-    facts = FactIndex(said)
+    facts = FactIndex(answer)
     wrong = [fact for fact in must_not if facts.mentions(fact)]
     missing = [fact for fact in must if not facts.mentions(fact)]
     listed = [
@@ -70,11 +70,11 @@ def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) ->
     figures = _requested_figures(golden)
     if not figures or not any(_ASKS.search(turn.user) for turn in turns_of(replay)):
         return message
-    said = _all_figures(replay)
+    stated = _all_figures(replay)
     found = [
         Divergence(MESSAGE, "figures", figure, None, f"the agent never said {figure:g}, which was asked for")
         for figure in figures
-        if figure not in said
+        if figure not in stated
     ]
     if message.decides and not found:
         more = "" if message.passed else ", though the figures that were asked for were said"
@@ -112,15 +112,16 @@ def answer_figures_dimension(golden: Run, replay: Run, message: Dimension, wante
     """The last answer where it decides: other figures in place of the golden's, or of the `wanted` answer's, make it a
     different answer, however similar the words are. Fewer or additional figures are a matter of wording."""
     answer = last_message(golden)[0] if wanted is None else wanted
-    told, other = _new_figures(answer, turns_of(golden)), _new_figures(last_message(replay)[0], turns_of(replay))
-    said = _all_figures(replay)
-    missing = [figure for figure in told if figure not in said]
-    instead = [figure for figure in other if figure not in told]
+    expected = _new_figures(answer, turns_of(golden))
+    other = _new_figures(last_message(replay)[0], turns_of(replay))
+    stated = _all_figures(replay)
+    missing = [figure for figure in expected if figure not in stated]
+    instead = [figure for figure in other if figure not in expected]
     if not missing or not instead:
         return message
     text = f"the answer says {_listed(instead)} where the golden says {_listed(missing)}"
     found = Divergence(MESSAGE, "figures", missing, instead, text)
-    score = min(message.score, 1 - len(missing) / len(told))
+    score = min(message.score, 1 - len(missing) / len(expected))
     reason = text if score < message.score else message.reason
     return replace(message, score=score, reason=reason, divergences=(found, *message.divergences))
 
@@ -182,12 +183,12 @@ def _new_figures(answer: str, turns: Sequence[Turn]) -> list[float]:
 
 def _all_figures(run: Run, before: int | None = None) -> set[float]:
     """Every figure in any message of the agent, or in those before the turn of a number."""
-    turn, said = 0, []
+    turn, texts = 0, []
     for event in run.events:
         turn += event.event_type == "user.message"
         if event.event_type == "agent.message" and (before is None or turn < before):
-            said.append(text_of(event))
-    return {token for text in said for token in tokens(text) if isinstance(token, float)}
+            texts.append(text_of(event))
+    return {token for text in texts for token in tokens(text) if isinstance(token, float)}
 
 
 # Drift: the recorded user answers a question that this agent did not ask.
@@ -197,9 +198,9 @@ _ENDS_IN_QUESTION = re.compile(r"\?[\s\"'”’)\]*_`~]*\Z")
 
 def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> tuple[int, Divergence] | None:
     """The first turn with a different answer although the user continues as recorded, and the difference."""
-    said = zip(turns_of(golden), turns_of(replay), strict=False)
+    turns = zip(turns_of(golden), turns_of(replay), strict=False)
     # Pairs of turns followed by the same user message, as long as the user says the same in both.
-    pairs = list(takewhile(lambda pair: pair[0].user == pair[1].user, said))[:-1]
+    pairs = list(takewhile(lambda pair: pair[0].user == pair[1].user, turns))[:-1]
     likes = text_similarity([(a.answer, b.answer) for a, b in pairs], nearness, enough=MIN_SIMILARITY)
     for (a, b), like in zip(pairs, likes, strict=True):
         asks = [bool(_ENDS_IN_QUESTION.search(turn.answer[-200:])) for turn in (a, b)]

@@ -103,11 +103,11 @@ def describe_effect(effect: Mapping[str, Any], kinds: Collection[str], names: Ma
         words = f"update {about}"
     else:
         words = builtin_tools.tools_that_make(kind, of)[0] + (f" {about}" if about else "")
-    said = ", ".join(f"{name} = {write_value(value) or 'empty'}" for name, value in fields.items())
-    return f"{words}: {said}" if said else words
+    values = ", ".join(f"{name} = {write_value(value) or 'empty'}" for name, value in fields.items())
+    return f"{words}: {values}" if values else words
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
     """An expected call in a few words: `searchEntities: entityType = deal`."""
-    said = ", ".join(f"{name} = {text}" for name, text in write_pairs(call.get("arguments") or {}, nested=True))
-    return f"{call['name']}: {said}" if said else str(call["name"])
+    values = ", ".join(f"{name} = {text}" for name, text in write_pairs(call.get("arguments") or {}, nested=True))
+    return f"{call['name']}: {values}" if values else str(call["name"])

@@ -109,9 +109,9 @@ def suggest_facts(run: Run) -> list[str]:
     for fact in _facts(message):
         # A record may have the bare number without the unit that the message adds.
         bare = re.match(r"[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?", fact)
-        for said in dict.fromkeys((fact, bare[0] if bare else fact)):
-            if 1 < len(said) <= MAX_FACT_CHARS and known.mentions(said) and not any(said in other for other in found):
-                found[said] = None
+        for text in dict.fromkeys((fact, bare[0] if bare else fact)):
+            if 1 < len(text) <= MAX_FACT_CHARS and known.mentions(text) and not any(text in other for other in found):
+                found[text] = None
                 break
         if len(found) == MAX_MENTIONS:
             break
@@ -162,8 +162,8 @@ def _check_facts(expected: Expected) -> None:
     asked = {"mentions": expected.mentions or (), "answer": (expected.answer,) if expected.answer else ()}
     for name, texts in asked.items():
         for text in texts:
-            said = FactIndex(text)
-            wrong = next((fact for fact in expected.must_not_mention or () if said.mentions(fact)), None)
+            answer = FactIndex(text)
+            wrong = next((fact for fact in expected.must_not_mention or () if answer.mentions(fact)), None)
             if wrong is not None:
                 what = "It cannot mention" if name == "mentions" else "The answer itself mentions"
                 raise _conflict(name, "must_not_mention", f"{what} “{wrong[:60]}”, which it must not mention.")

@@ -21,7 +21,7 @@ PAGE_SIZE = 100
 # the share of positive ratings among those that people gave; a rating that was skipped or taken back is none.
 STATS = """
     WITH lately AS (
-        SELECT r.agent_id, count(*) FILTER (WHERE r.rating = 'positive') AS good, count(*) AS said
+        SELECT r.agent_id, count(*) FILTER (WHERE r.rating = 'positive') AS good, count(*) AS ratings
           FROM (SELECT f.agent_id, f.rating, f.origin, f.details FROM feedback AS f
                  WHERE f.tenant_id = :tenant AND f.created_at >= :since
                  ORDER BY f.created_at DESC LIMIT :newest) AS r
@@ -44,7 +44,7 @@ STATS = """
                (SELECT max(s.created_at) FROM sessions AS s WHERE s.tenant_id = a.tenant_id AND s.agent_id = a.id),
                (SELECT max(c.last_message_at) FROM chats AS c WHERE c.tenant_id = a.tenant_id AND c.agent_id = a.id)
            ) AS active_at,
-           l.good, l.said, l.good::float / l.said AS satisfaction,
+           l.good, l.ratings, l.good::float / l.ratings AS satisfaction,
            a.kind <> 'external' AND NOT a.is_system AND a.archived_at IS NULL AS runs_here,
            ARRAY(SELECT o.slug FROM agents AS o
                   WHERE o.tenant_id = a.tenant_id AND o.merged_into = a.id ORDER BY o.slug) AS other_names

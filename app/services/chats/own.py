@@ -62,8 +62,8 @@ def read_messages(
     if before is None and at is not None and at < chat.message_count - MAX_MESSAGES:
         before = at + MAX_MESSAGES // 2
     where = [] if before is None else [Message.message_index < before]
-    said = _messages(chat.id, where, actor, Message.message_index.desc())[::-1]
-    return said, (said[0].message.message_index if said else 0) or None
+    messages = _messages(chat.id, where, actor, Message.message_index.desc())[::-1]
+    return messages, (messages[0].message.message_index if messages else 0) or None
 
 
 def _messages(chat_id: UUID, where: list[Any], actor: Actor, order: Any = Message.message_index) -> list[ChatMessage]:

@@ -166,8 +166,8 @@ def get_chat(actor: Actor, chat_id: UUID, *, messages: bool = True) -> ChatDetai
     if row is None:
         raise NotFound(NO_CHAT)
     chat, agent, agent_name, person_id, person = row
-    said = messages_of(chat_id, actor=actor) if messages else []
-    return ChatDetail(chat, agent, agent_name, person_id, person, said)
+    found = messages_of(chat_id, actor=actor) if messages else []
+    return ChatDetail(chat, agent, agent_name, person_id, person, found)
 
 
 def messages_of(chat_id: UUID, *, actor: Actor, session_id: UUID | None = None) -> list[Message]:

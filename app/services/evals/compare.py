@@ -201,17 +201,17 @@ def _load_pair(golden_id: UUID, replay_id: UUID, sides: Mapping[UUID, Any], acto
 
 def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
     """What both changed, paired as the verdict pairs it; what differs comes first."""
-    told = result.get("effects") or {}
-    golden, replay = ([_effect(one) for one in told.get(side) or ()] for side in ("golden", "replay"))
+    given = result.get("effects") or {}
+    golden, replay = ([_effect(one) for one in given.get(side) or ()] for side in ("golden", "replay"))
     pairs, lost, added = pair_effects(golden, replay)
     found = [EffectPair(a, b, _differs(a, b, result.get("dimensions") or {})) for a, b in pairs]
     found += [EffectPair(one, None, []) for one in lost] + [EffectPair(None, one, []) for one in added]
     return sorted(found, key=lambda pair: pair.same)
 
 
-def _effect(told: Mapping[str, Any]) -> Effect:
-    target, fields = (Reader().value(value) for value in (told.get("target"), told.get("fields") or {}))
-    return Effect(str(told.get("kind")), str(told.get("type")), target, fields, int(told.get("sequence") or 0))
+def _effect(given: Mapping[str, Any]) -> Effect:
+    target, fields = (Reader().value(value) for value in (given.get("target"), given.get("fields") or {}))
+    return Effect(str(given.get("kind")), str(given.get("type")), target, fields, int(given.get("sequence") or 0))
 
 
 def _differs(a: Effect, b: Effect, judged: Mapping[str, Any]) -> list[str]:
@@ -232,17 +232,17 @@ def changed_arguments(golden: Any, replay: Any) -> set[str]:
 def _knowledge(meta: Mapping[str, Any], before: Run, after: Run, actor: Actor) -> dict[str, Any] | None:
     """The knowledge rows that only one had in its prompt, as (id, content), and how many both had; None without any."""
     frozen = ((meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
-    said = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
-    had, got = list(said) or _loaded(before), _loaded(after)
+    contents = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
+    had, got = list(contents) or _loaded(before), _loaded(after)
     if not had and not got:
         return None
     only = {
         "only_golden": [one for one in had if one not in set(got)][:MAX_ROWS],
         "only_replay": [one for one in got if one not in set(had)][:MAX_ROWS],
     }
-    missing = [one for side in only.values() for one in side if one not in said and len(one) == 36]
-    said |= row_contents(missing, actor=actor)
-    named = {name: [(one, said.get(one, "a row that is gone")) for one in side] for name, side in only.items()}
+    missing = [one for side in only.values() for one in side if one not in contents and len(one) == 36]
+    contents |= row_contents(missing, actor=actor)
+    named = {name: [(one, contents.get(one, "a row that is gone")) for one in side] for name, side in only.items()}
     return {**named, "both": len(set(had) & set(got))}
 
 

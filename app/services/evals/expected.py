@@ -105,7 +105,7 @@ class _Checks:
 
     def wrong(self, expected: Expected) -> dict[str, str]:
         """Sentences by place, such as `expected.calls.0`."""
-        refused = [said for name in expected.no_calls or () if (said := self.tools.refusal(name))]
+        refused = [refusal for name in expected.no_calls or () if (refusal := self.tools.refusal(name))]
         found: dict[str, str | None] = {"expected.no_calls": " ".join(refused)}
         for place, (name, given) in enumerate(expected.calls or ()):
             found[f"expected.calls.{place}"] = self.tools.refusal(name) or self._call(name, given)
@@ -202,24 +202,24 @@ def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None
     return None
 
 
-def find_records(said: str, actor: Actor) -> Sequence[Any]:
+def find_records(name: str, actor: Actor) -> Sequence[Any]:
     """The first two records of that name or id, each with its kind."""
     return db.session.execute(
         select(Entity.id, EntityType)
         .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
-        .where(Entity.tenant_id == actor.tenant_id, _called(Entity, said))
+        .where(Entity.tenant_id == actor.tenant_id, _called(Entity, name))
         .limit(2)
     ).all()
 
 
-def _find_criteria(said: str, actor: Actor) -> Sequence[CriteriaSet]:
-    wanted = select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, _called(CriteriaSet, said))
+def _find_criteria(name: str, actor: Actor) -> Sequence[CriteriaSet]:
+    wanted = select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, _called(CriteriaSet, name))
     return db.session.scalars(wanted.limit(2)).all()
 
 
-def _called(model: Any, said: str) -> Any:
-    found = parse_id(said)
-    return model.id == found if found else func.lower(model.name) == said.lower()
+def _called(model: Any, name: str) -> Any:
+    found = parse_id(name)
+    return model.id == found if found else func.lower(model.name) == name.lower()
 
 
 def fit_fields(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:

@@ -115,10 +115,10 @@ def _as_choices(rows: Sequence[Any], actor: Actor) -> list[Choice]:
     ]
 
 
-def search_records(said: str, session_id: UUID, *, actor: Actor) -> list[Choice]:
+def search_records(query: str, session_id: UUID, *, actor: Actor) -> list[Choice]:
     """Records to pick by a part of their name: those that the session touched first, unless it is a large one, which
     takes too long to read with every letter."""
-    text = said.strip()
+    text = query.strip()
     session = get_own(AgentSession, session_id, "session", actor=actor)
     small = session.event_bytes <= MAX_SEARCHED_BYTES
     touched = _touched(recorded_run(session, actor=actor), actor) if small else []
@@ -134,16 +134,16 @@ def search_records(said: str, session_id: UUID, *, actor: Actor) -> list[Choice]
 def kinds_of(changes: Sequence[Change], *, actor: Actor) -> list[str | None]:
     """For each row the kind of the record that it updates, where that is known. One query."""
     made = [change.of for change in changes if change.kind == CREATE]
-    said = {change.record.lower() for change in changes if change.kind == UPDATE and change.record}
-    ids = [found for text in said if (found := parse_id(text)) is not None]
+    named = {change.record.lower() for change in changes if change.kind == UPDATE and change.record}
+    ids = [found for text in named if (found := parse_id(text)) is not None]
     by_text: dict[str, set[str]] = defaultdict(set)
-    if said:
+    if named:
         same = (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id)
         lowered = func.lower(Entity.name)
         rows = db.session.execute(
             select(Entity.id, lowered, EntityType.slug)
             .join(EntityType, same)
-            .where(Entity.tenant_id == actor.tenant_id, or_(Entity.id.in_(ids), lowered.in_(said)))
+            .where(Entity.tenant_id == actor.tenant_id, or_(Entity.id.in_(ids), lowered.in_(named)))
             .limit(1000)
         )
         for record, name, slug in rows:
@@ -232,13 +232,13 @@ def _check_tool(change: Change, choices: Choices) -> None:
 _CHECKS = {UPDATE: _check_update, CREATE: _check_create, SUBMIT: _check_submit, TOOL: _check_tool}
 
 
-def _find_record(said: str, actor: Actor) -> tuple[str, EntityType]:
+def _find_record(name: str, actor: Actor) -> tuple[str, EntityType]:
     """The id of the one record of that name or id, and its kind."""
-    rows = find_records(said, actor)
+    rows = find_records(name, actor)
     if not rows:
-        raise RowError("record", f"There is no record called “{said[:60]}”.")
+        raise RowError("record", f"There is no record called “{name[:60]}”.")
     if len(rows) > 1:
-        raise RowError("record", f"Several records are called “{said[:60]}”. Pick one from the list.")
+        raise RowError("record", f"Several records are called “{name[:60]}”. Pick one from the list.")
     return str(rows[0][0]), rows[0][1]
 
 

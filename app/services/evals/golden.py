@@ -163,9 +163,9 @@ def check_promotable(session: AgentSession, actor: Actor) -> None:
         raise Refused("A replay cannot be golden itself; promote the replay instead of its golden from their diff.")
     if session.status != "completed":
         raise Refused(f"Only a completed session can be golden; this one is {session.status}.", current=session.status)
-    said = func.btrim(func.coalesce(SessionEvent.payload["text"].astext, "")) != ""
+    has_text = func.btrim(func.coalesce(SessionEvent.payload["text"].astext, "")) != ""
     asked, size = db.session.execute(
-        select(func.bool_or(said), func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
+        select(func.bool_or(has_text), func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
             SessionEvent.tenant_id == actor.tenant_id,
             SessionEvent.session_id == session.id,
             SessionEvent.event_type == "user.message",

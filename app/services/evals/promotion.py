@@ -278,8 +278,8 @@ def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[tuple[Any
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
         .order_by(AgentSession.created_at.desc())
     ).all()  # fmt: skip
-    said = SessionEvent.session_id.in_(session_ids) & (SessionEvent.event_type == "user.message")
-    messages = select(SessionEvent.session_id).distinct().where(SessionEvent.tenant_id == actor.tenant_id, said)
+    by_user = SessionEvent.session_id.in_(session_ids) & (SessionEvent.event_type == "user.message")
+    messages = select(SessionEvent.session_id).distinct().where(SessionEvent.tenant_id == actor.tenant_id, by_user)
     asked = set(db.session.scalars(messages))
     unhappy = negative.sessions_with_negative(session_ids, actor=actor)
     return [(row, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]

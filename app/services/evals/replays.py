@@ -13,12 +13,14 @@ from app.db import db, run
 from app.errors import Refused
 from app.evals.compare.clipping import clip_event, clip_run
 from app.evals.compare.sessions import Golden, compare
+from app.evals.rubric import keep_compared
 from app.evals.trace import Event, Run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt, scope_of
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit
 from app.services.evals.compare import golden_of, load_events, nearness
+from app.services.evals.judging.queue import queue_judgement
 from app.services.evals.results import Case, cases_of, finish_run_of_case, verdict_of
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
@@ -152,13 +154,18 @@ def compare_replay(replay: Replay, trace: Run) -> dict[str, Any]:
 
 def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, Any], *, actor: Actor) -> None:
     """End a replay and store its verdict in one short transaction. The last trial of a golden reports its failure or
-    settles an earlier report, unless the run is a trial run. The last replay of a run ends the run."""
+    settles an earlier report, unless the run is a trial run. The last replay of a run ends the run. Where the golden
+    has criteria, a judge comes first, and both happen when it is done."""
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
     [(context_mode, cancelled, trial)] = run(LOAD_RUN, {"tenant": actor.tenant_id, "run": run_id})
     # Trials of one golden finish one after the other. The run is locked only at the end: all its cases pass here.
     run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
-    judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
-    leases.end(session, ending, actor=actor, marks=judged)
+    criteria_set_id = session.meta["eval_golden"].get("criteriaSetId")
+    waits = criteria_set_id is not None and not cancelled and result["verdict"] in (PASS, FAIL)
+    result = {**(keep_compared(result) if waits else result), "judged_at": datetime.now(UTC).isoformat()}
+    leases.end(session, ending, actor=actor, marks={"eval_result": result})
+    if waits:
+        queue_judgement(session.id, run_id, UUID(criteria_set_id), actor=actor)
     if not cancelled and not trial:
         group = cases_of(run_id, actor=actor, golden_id=golden_id, divergences=True)
         report_verdict(verdict_of(group), group, session, context_mode, actor=actor)

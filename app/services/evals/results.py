@@ -20,6 +20,7 @@ from app.models.evals import OPEN_STATUSES
 from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay
+from app.services.evals.judging.queue import cancel_judgements
 from app.services.evals.proof.finish import finish_proofs, reopen_proofs
 from app.services.evals.runs import get_run
 from app.services.evals.verdicts import remove_verdicts, store_verdicts
@@ -33,7 +34,9 @@ MAX_DIVERGENCES = 20
 # keeps the planner from pulling the subquery up, which would decompress it once per column.
 CASES = """
 SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
-       m.result ->> 'reason', m.result ->> 'baseline', s.model, s.agent_id{more}
+       m.result ->> 'reason', m.result ->> 'baseline', s.model, s.agent_id,
+       EXISTS (SELECT FROM judgements AS j WHERE j.tenant_id = s.tenant_id AND j.session_id = s.id
+                  AND j.status IN ('pending', 'running')){more}
   FROM sessions AS s
  CROSS JOIN LATERAL (SELECT s.metadata ->> 'eval_trial' AS trial, s.metadata -> 'eval_result' AS result OFFSET 0) AS m
  WHERE s.tenant_id = %(tenant)s AND s.eval_run_id = %(run)s {golden} AND (s.metadata -> 'eval_retried') IS NULL
@@ -43,12 +46,14 @@ LOCK_RUN = "SELECT 1 FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)
 ANY_OPEN_CASE = """
 SELECT EXISTS (SELECT FROM sessions WHERE tenant_id = %(tenant)s AND eval_run_id = %(run)s
                   AND status NOT IN ('completed', 'failed', 'cancelled'))
+    OR EXISTS (SELECT FROM judgements WHERE tenant_id = %(tenant)s AND run_id = %(run)s
+                  AND status IN ('pending', 'running'))
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """One trial of one golden."""
+    """One trial of one golden. While a judge still has to look at it (`judging`), its verdict may change."""
 
     session_id: UUID
     golden_id: str
@@ -60,8 +65,14 @@ class Case:
     baseline: str | None
     model: str | None
     agent_id: UUID
+    judging: bool
     divergences: list[Any] | None = None
     dimensions: dict[str, Any] | None = None
+    rubric: dict[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED_STATUSES and not self.judging
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Progress:
 def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
     """The cases of a run, without those that were tried again. With `divergences` they have their dimensions too. One
     query."""
-    more = ", m.result -> 'divergences', m.result -> 'dimensions'" if divergences else ""
+    more = ", m.result -> 'divergences', m.result -> 'dimensions', m.result -> 'rubric'" if divergences else ""
     only = "AND s.eval_source = %(golden)s" if golden_id is not None else ""
     wanted = {"tenant": actor.tenant_id, "run": run_id, "golden": golden_id}
     return [Case(*row) for row in run(CASES.format(more=more, golden=only), wanted)]
@@ -96,14 +107,14 @@ def group_by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
 
 def verdict_of(group: Sequence[Case]) -> str | None:
     """The verdict of a golden, when all its trials have ended; a cancelled trial was not judged."""
-    if any(case.status not in ENDED_STATUSES for case in group):
+    if not all(case.ended for case in group):
         return None
     return stats.combine_verdicts([case.verdict or ERRORED for case in group])
 
 
 def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     """How far a run is, and how long it will take at the pace so far."""
-    ended = sum(case.status in ENDED_STATUSES for case in cases)
+    ended = sum(case.ended for case in cases)
     verdicts = stats.count_verdicts(
         verdict for group in group_by_golden(cases).values() if (verdict := verdict_of(group)) is not None
     )
@@ -155,6 +166,7 @@ def golden_result(group: Sequence[Case]) -> dict[str, Any]:
         "divergences": (telling.divergences or [])[:MAX_DIVERGENCES],
         "replay_session_id": str(telling.session_id),
         "baseline": telling.baseline,
+        **({"rubric": telling.rubric} if telling.rubric else {}),
         "trials": [
             {"trial": case.trial, "verdict": case.verdict or ERRORED, "replay_session_id": str(case.session_id)}
             for case in group
@@ -283,6 +295,7 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     db.session.execute(change.where(AgentSession.status == "pending").values(ended))
     running = (AgentSession.status == "running") & AgentSession.cancel_requested_at.is_(None)
     db.session.execute(change.where(running).values(cancel_requested_at=func.now()))
+    cancel_judgements(run_id, actor=actor)
     finish_if_done(run, actor=actor)
     return run
 

@@ -191,10 +191,10 @@ def describe_past(past: Sequence[PastRevision], *, actor: Actor) -> list[Describ
     states = [state for one in past for state in (one.before, one.after)]
     effects = [effect for state in states for effect in (state.get("expected") or {}).get("effects") or ()]
     words = iter(describe_effects(effects, actor=actor))
-    said = [_in_words(state, words) for state in states]
+    texts = [_in_words(state, words) for state in states]
     return [
         DescribedRevision(one.number, one.at, one.who, one.reason, _differences(before, after))
-        for one, before, after in zip(past, said[::2], said[1::2], strict=True)
+        for one, before, after in zip(past, texts[::2], texts[1::2], strict=True)
     ]
 
 
@@ -210,7 +210,7 @@ def _in_words(state: Mapping[str, Any], words: Iterator[str]) -> dict[str, list[
     found["answer"] = [expected["answer"]] if expected.get("answer") else []
     found["recorded_is_right"] = ["is right"] if state.get("recorded_is_right") else []
     found["baseline_rejected"] = ["was rejected"] if state.get("baseline_rejected") else []
-    return {name: said for name, said in found.items() if said}
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def _differences(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> list[Difference]:

@@ -1,5 +1,7 @@
 """Runs as lists and pages show them, the accuracy of each set over time, and what a run can be started with."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -107,6 +109,12 @@ class SetTrend:
     accuracies: list[float]
     last: RunRow
 
+    @classmethod
+    def of_runs(cls, newest: Sequence[RunRow]) -> SetTrend | None:
+        """From the latest runs, newest first; None without any."""
+        shares = [run.accuracy for run in reversed(newest) if run.accuracy is not None]
+        return cls(shares, newest[0]) if newest else None
+
     @property
     def change(self) -> int | None:
         """In points, from the run before to the latest."""
@@ -166,8 +174,10 @@ def get_run_with_row(run_id: UUID, *, actor: Actor) -> tuple[EvalRun, RunRow]:
 
 
 def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
-    """The newest runs of a set, so many of those that count for it and so many of the others. One query."""
-    return _newest(limit, counts_for_set(), EvalRun.set_name == set_name, actor=actor)
+    """The newest runs of a set: so many of those that count for it, apart by whether they were scheduled, and so many of
+    the others. One query."""
+    kinds = [counts_for_set(), EvalRun.triggered_by == "scheduled"]
+    return _newest(limit, kinds, EvalRun.set_name == set_name, actor=actor)
 
 
 def trends_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetTrend]:
@@ -176,10 +186,7 @@ def trends_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetTrend]:
     grouped: dict[str, list[RunRow]] = defaultdict(list)
     for run in _newest(MAX_SPARK_RUNS, EvalRun.set_name, of_sets, actor=actor):
         grouped[str(run.set_name)].append(run)
-    return {
-        name: SetTrend([run.accuracy for run in reversed(runs) if run.accuracy is not None], runs[0])
-        for name, runs in grouped.items()
-    }
+    return {name: trend for name, runs in grouped.items() if (trend := SetTrend.of_runs(runs))}
 
 
 def _newest(limit: int, partition_by: Any, where: Any, *, actor: Actor) -> list[RunRow]:

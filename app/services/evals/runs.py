@@ -114,7 +114,7 @@ def _run_options(new: NewRun, actor: Actor) -> dict[str, Any]:
 
 
 def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor: Actor) -> dict[str, Any]:
-    kept = ("snapshot", "sha256", "expected", "baseline_rejected", "recorded_is_right", "set")
+    kept = ("snapshot", "sha256", "expected", "baseline_rejected", "recorded_is_right", "set", "criteriaSetId")
     return {
         "id": uuid4(),
         "tenant_id": actor.tenant_id,

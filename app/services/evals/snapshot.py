@@ -53,7 +53,7 @@ def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID 
         "model": session.model,
         "initial_message": found.turns[0] if found.turns else None,
         "turns": found.turns,
-        "earlier": [list(said) for said in earlier_messages(session.tenant_id, session.chat_id, meta.get("turn_id"))],
+        "earlier": [list(one) for one in earlier_messages(session.tenant_id, session.chat_id, meta.get("turn_id"))],
         "entity": found.entity,
         "view_context": seen if isinstance(seen, dict) else {},
         "tool_grants": list(agent["config"].get("tool_groups") or []),

@@ -14,14 +14,19 @@ from app.models.agents import REPLAYABLE_KINDS
 # How many earlier replays of each golden are looked at, and of how many goldens.
 RECENT = 5
 MAX_SAMPLED = 200
-# A cost is known only if that of every replay is.
+# What the replays and their judge took. A cost is known only if that of every part is.
 OF_RUNS = """
 SELECT r.id,
-       coalesce(sum(s.input_tokens), 0)::bigint, coalesce(sum(s.output_tokens), 0)::bigint,
-       CASE WHEN bool_or(s.cost IS NULL AND s.status = 'completed') THEN NULL ELSE coalesce(sum(s.cost), 0) END::float8,
+       coalesce(sum(t.input_tokens), 0)::bigint, coalesce(sum(t.output_tokens), 0)::bigint,
+       CASE WHEN bool_or(t.unknown) THEN NULL ELSE coalesce(sum(t.cost), 0) END::float8,
        extract(epoch FROM coalesce(r.completed_at, clock_timestamp()) - r.started_at)::float8
   FROM eval_runs AS r
-  LEFT JOIN sessions AS s ON s.tenant_id = r.tenant_id AND s.eval_run_id = r.id
+  LEFT JOIN LATERAL (
+       SELECT s.input_tokens, s.output_tokens, s.cost, s.cost IS NULL AND s.status = 'completed' AS unknown
+         FROM sessions AS s WHERE s.tenant_id = r.tenant_id AND s.eval_run_id = r.id
+        UNION ALL
+       SELECT j.input_tokens, j.output_tokens, j.cost, j.cost IS NULL AND j.finished_at IS NOT NULL
+         FROM judgements AS j WHERE j.tenant_id = r.tenant_id AND j.run_id = r.id) AS t ON true
  WHERE r.tenant_id = %(tenant)s AND r.id = ANY (%(runs)s::uuid[])
  GROUP BY r.id, r.completed_at, r.started_at
 """

@@ -164,10 +164,10 @@ def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, acto
     return sorted(alike, key=lambda row: -shared[row.id])[:ALIKE]
 
 
-def distinctive_words(said: str, most: int = MAX_WORDS) -> list[str]:
+def distinctive_words(text: str, most: int = MAX_WORDS) -> list[str]:
     """The words that say what a comment is about: the longest, since those are the rarest."""
     found = dict.fromkeys(
-        word for word in split_name(said[:2000]) if (len(word) >= MIN_LETTERS or word.isdigit()) and word not in STOP
+        word for word in split_name(text[:2000]) if (len(word) >= MIN_LETTERS or word.isdigit()) and word not in STOP
     )
     return sorted(found, key=lambda word: -len(word))[:most]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Uuid, case, cast, func, literal, null, select, union_all
+from sqlalchemy import Integer, Uuid, case, cast, func, literal, null, select, union_all
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
@@ -91,6 +91,7 @@ class KnowledgeRow:
     # The row that a proposal would take out of use, and why.
     retires: UUID | None = None
     retire_reason: str | None = None
+    target_version: int | None = None
 
     @property
     def kind(self) -> str:
@@ -161,6 +162,7 @@ def _select_rows() -> Any:
             _count_signals(Feedback.session_id.distinct()), row.created_at, row.updated_at,
             cast(row.meta["replaces"]["id"].astext, Uuid), cast(row.meta["proposed"]["session_id"].astext, Uuid),
             row.created_by_agent_id, cast(row.meta["retires"]["id"].astext, Uuid), row.meta["retires"]["reason"].astext,
+            cast(func.coalesce(row.meta["replaces"], row.meta["retires"])["version"].astext, Integer),
         )
         .select_from(row)
         .outerjoin(Agent, Agent.id == row.agent_id)

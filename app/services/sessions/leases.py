@@ -200,9 +200,9 @@ def write_draft(lease: Lease, so_far: str) -> None:
 
 def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
     """End the run: last events, figures, answer in the chat and status, all or nothing. `marks` join its metadata."""
-    said, events = _answer_message(held, ending), list(ending.events)
-    if said is not None and ending.status == "cancelled":
-        events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
+    answer, events = _answer_message(held, ending), list(ending.events)
+    if answer is not None and ending.status == "cancelled":
+        events.insert(0, NewEvent("agent.message", {"text": answer.content, **answer.details}))
     at = datetime.now(UTC)
     lasted = milliseconds_between(held.started_at or held.created_at, at)
     as_given = ("status", "full", "model", "input_tokens", "output_tokens", "cost")
@@ -219,9 +219,9 @@ def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping
     rows = row_parameters(_rows(held, events), held.tenant_id)
     sizes = run(END, rows | more | {name: getattr(ending, name) for name in as_given})
     check_sizes(sizes, spare=0 if ending.status == "completed" else FOR_THE_END)
-    if said is not None and held.chat_id is not None:
+    if answer is not None and held.chat_id is not None:
         instead = {"instead_of": held.meta["instead_of"]} if "instead_of" in held.meta else {}
-        append_messages(held.chat_id, [replace(said, details=said.details | instead)], actor=actor)
+        append_messages(held.chat_id, [replace(answer, details=answer.details | instead)], actor=actor)
     if ending.status == "failed" or "task_id" in held.meta:
         after_end(db.session.get_one(AgentSession, held.id, populate_existing=True), actor)
 

@@ -68,14 +68,14 @@ def start_run(
 ) -> AgentSession:
     """Ask an agent to answer these messages, one after the other. In a chat, `turn_id` names the turn that is
     answered: earlier turns are what the agent knows, and its answer joins the chat. `fields` are of the session."""
-    said = [text.strip() for text in turns if text.strip()]
-    if not said or len(said) > MAX_TURNS:
+    texts = [text.strip() for text in turns if text.strip()]
+    if not texts or len(texts) > MAX_TURNS:
         raise Invalid.of({"message": "Say something."})
-    if any(len(text) > limits.MESSAGE // 4 for text in said):
+    if any(len(text) > limits.MESSAGE // 4 for text in texts):
         raise Invalid.of({"message": f"At most {limits.MESSAGE // 4:,} characters."})
-    marks = (metadata or {}) | {"turns": said} | ({"turn_id": turn_id} if turn_id else {})
+    marks = (metadata or {}) | {"turns": texts} | ({"turn_id": turn_id} if turn_id else {})
     slug = runnable_agent(agent, actor=actor).slug
-    new = NewSession(agent=slug, title=title or title_of(said[0]), marks=marks, **fields)
+    new = NewSession(agent=slug, title=title or title_of(texts[0]), marks=marks, **fields)
     return create_session(new, actor=actor)[0]
 
 

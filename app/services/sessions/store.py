@@ -216,23 +216,23 @@ def milliseconds_between(start: datetime, end: datetime) -> int:
 
 def _reason(events: Sequence[NewEvent]) -> str:
     """Why a session failed, as far as its events say."""
-    said = [event.payload for event in events if event.event_type == "session.failed"]
-    found = [reason for payload in said if (reason := payload.get("reason") or payload.get("error"))]
+    failures = [event.payload for event in events if event.event_type == "session.failed"]
+    found = [reason for payload in failures if (reason := payload.get("reason") or payload.get("error"))]
     return str(found[-1])[: limits.ERROR] if found else UNKNOWN_REASON
 
 
 def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
     """The first words of the user, else whose session it is. Masked before it is cut: half a secret is not known."""
     for event in new.events:
-        said = event.payload.get("text")
-        if event.event_type == "user.message" and isinstance(said, str) and said.strip():
-            return title_of(masking.text(said))
+        text = event.payload.get("text")
+        if event.event_type == "user.message" and isinstance(text, str) and text.strip():
+            return title_of(masking.text(text))
     return f"Session of {agent.name}"
 
 
-def title_of(said: str) -> str:
+def title_of(text: str) -> str:
     """The first words, in one line."""
-    line = " ".join(said.split())
+    line = " ".join(text.split())
     return line if len(line) <= 120 else line[:119].rstrip() + "…"
 
 

@@ -211,7 +211,7 @@ def _read_try(agent_id: UUID, progress: Progress) -> dict[str, Any]:
         "progress": progress,
         "seen": _mark(progress),
         "ended": progress.status in ENDED,
-        "said": _progress_text(progress, found["turns"]),
+        "status_text": _progress_text(progress, found["turns"]),
     }
 
 

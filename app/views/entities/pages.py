@@ -93,8 +93,8 @@ class ResponseForm:
     def with_errors(self, refusal: Invalid) -> ResponseForm:
         """The same form with a sentence under each field that is wrong; the first field stands for the whole."""
         known = {f"value.{one.name}" for one in self.inputs}
-        named = {name.replace("values.", "value.", 1): said for name, said in refusal.fields.items()}
-        errors = {name: said for name, said in named.items() if name in known}
+        named = {name.replace("values.", "value.", 1): sentence for name, sentence in refusal.fields.items()}
+        errors = {name: sentence for name, sentence in named.items() if name in known}
         if not errors and self.inputs:
             errors = {f"value.{self.inputs[0].name}": "Fill in at least one field."}
         return replace(self, errors=errors)
@@ -184,11 +184,11 @@ def _find_response(read: dict[str, Any], response_id: UUID) -> Any:
 def _detail_context(entity_id: UUID) -> dict[str, Any]:
     """What the page, the panel and a single response show."""
     found = entity_store.get_entity(entity_id, actor=g.actor)
-    said = feedback_own.rows_about(entity_id, actor=g.actor)
-    learned = feedback_own.learned_from(said, actor=g.actor)
-    retries = feedback_own.retries_of(said, actor=g.actor)
+    rows = feedback_own.rows_about(entity_id, actor=g.actor)
+    learned = feedback_own.learned_from(rows, actor=g.actor)
+    retries = feedback_own.retries_of(rows, actor=g.actor)
     own: dict[str, list[dict[str, Any]]] = {}
-    for row in said:
+    for row in rows:
         mine = own.setdefault(str(row.context.get("response_id") or ""), [])
         mine.append(describe_own(row, learned, retries=retries))
     return {
@@ -254,7 +254,7 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
             )
     except Invalid as refusal:
         names = {"rejection_reason": "reason", "comment": "reason"}
-        errors = {names.get(name, name): said for name, said in refusal.fields.items()}
+        errors = {names.get(name, name): sentence for name, sentence in refusal.fields.items()}
         wrong = Rejection(response_id, form.field_name, form.reason, errors or {"reason": refusal.detail})
         return _show_detail(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
     except Refused as refusal:

@@ -162,6 +162,6 @@ def check_recording(session_id: UUID, form: ExpectationForm) -> dict[str, Any]:
 @access("admin")
 def find_records(session_id: UUID) -> Any:
     """Records to pick, for what was typed into a field that names one."""
-    said = next((text for text in request.args.values() if text), "")
-    found = expected_changes.search_records(said[:200], session_id, actor=g.actor)
+    query = next((text for text in request.args.values() if text), "")
+    found = expected_changes.search_records(query[:200], session_id, actor=g.actor)
     return page("evals/_record_options.html", "evals/_record_options.html", records=found)

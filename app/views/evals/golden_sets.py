@@ -17,6 +17,7 @@ from app.services.evals import expected_changes, golden_lists, revisions, run_li
 from app.services.evals import golden as eval_golden
 from app.services.evals import runs as eval_runs
 from app.services.evals.baselines import changes_of
+from app.services.evals.charts.dropped import find_drop
 from app.views import lists as listing
 from app.views.evals import bp
 from app.views.evals.pages import spark_points
@@ -53,6 +54,7 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
     runs = run_lists.list_newest_runs(name, run_lists.MAX_SPARK_RUNS, actor=g.actor)
     # A trial of another version or other knowledge says nothing about the agents as they are.
     telling = [run for run in runs if run.status == "completed" and not run.trial]
+    course = run_lists.SetTrend.of_runs(telling[: run_lists.MAX_SPARK_RUNS])
     last = telling[0] if telling else None
     run_id = last.id if last else None
     found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, run_id=run_id, count=here.sessions)
@@ -73,7 +75,9 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
         under_way=next((run.id for run in runs if run.completed_at is None), None),
         score=last.score if last else None,
         least=smallest_regression(last.score.judged) if last else None,
-        points=spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
+        points=spark_points(course.accuracies) if course else [],
+        change=course.change if course else None,
+        dropped=find_drop(telling),
         policy=here.policy,
         dimensions=[(name, label, PASS_AT[name]) for name, label in LABELS.items()],
         **listing.pager_links(found),
@@ -116,9 +120,9 @@ def _policy(before: dict[str, Any]) -> dict[str, Any]:
         for part in ("thresholds", "decides")
     )
     for dimension in LABELS:
-        said = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
-        if said:
-            thresholds[dimension] = _share(said)
+        text = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
+        if text:
+            thresholds[dimension] = _share(text)
         if form.get(f"decides.{dimension}") in ("yes", "no"):
             decides[dimension] = form[f"decides.{dimension}"] == "yes"
     wrong = {f"threshold.{name}": "A number from 0 to 1." for name in LABELS if thresholds.get(name, 0) is None}
@@ -206,7 +210,7 @@ def edit_golden(session_id: UUID) -> Any:
             changes = {"set": given["set"], "note": given["note"], "criteriaSetId": criteria}
             after = eval_golden.edit_golden(session_id, changes, actor=g.actor)
     except Invalid as refusal:
-        errors = {"criteria" if name == "criteriaSetId" else name: said for name, said in refusal.fields.items()}
+        errors = {"criteria" if name == "criteriaSetId" else name: text for name, text in refusal.fields.items()}
         return _golden_page(session_id, 422, errors=errors, given=given)
     back = url_for(".show_set", name=after["set"]) + f"#golden-{session_id}"
     return leave(back, Toast("Saved."))

@@ -14,6 +14,7 @@ from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import candidates, promotion, run_lists
 from app.services.evals.candidates import Candidate
+from app.services.evals.charts.dropped import list_dropped_sets
 from app.services.evals.promotion import Incomplete
 from app.views.evals import bp
 from app.views.evals.promote import PromoteForm, load_promote_form
@@ -44,8 +45,9 @@ def spark_points(values: Sequence[float]) -> list[tuple[float, float]]:
 @bp.get("")
 @access("admin")
 def index() -> Any:
-    """Candidates and golden sets. `promote` opens the form of a candidate; `all` shows them all, by the hundred."""
-    unknown = request.args.keys() - {"all", "promote", "panel", "after", "part"}
+    """Candidates and golden sets. `promote` opens the form of a candidate; `all` shows them all, by the hundred;
+    `set` chooses whose charts are shown."""
+    unknown = request.args.keys() - {"all", "promote", "panel", "after", "part", "set"}
     if unknown:
         raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
     if request.args.get("part") == "more" and wants_fragment():
@@ -57,8 +59,22 @@ def index() -> Any:
 
 
 def load_page() -> dict[str, Any]:
-    """What the page shows. Six queries."""
-    return {**load_candidates(), "sets": run_lists.list_set_rows(actor=g.actor), "spark_points": spark_points}
+    """What the page shows. Seven queries."""
+    sets = run_lists.list_set_rows(actor=g.actor)
+    return {
+        **load_candidates(),
+        "sets": sets,
+        "dropped": list_dropped_sets(actor=g.actor),
+        "charted": _charted_set(sets),
+        "spark_points": spark_points,
+    }
+
+
+def _charted_set(sets: Sequence[dict[str, Any]]) -> str | None:
+    """The set whose charts are shown: the one asked for, or that with the newest run."""
+    runs = {str(one["name"]): one["course"].last.started_at for one in sets if one["course"]}
+    asked = request.args.get("set")
+    return asked if asked in runs else max(runs, key=lambda name: runs[name], default=None)
 
 
 def load_candidates() -> dict[str, Any]:

@@ -82,12 +82,12 @@ class PromoteForm:
         return replace(self, expect=self.expect.pressed(button), check=check)
 
     def with_errors(self, refusal: Problem) -> PromoteForm:
-        said = Invalid(
+        wrong = Invalid(
             refusal.detail, {"confirm_incomplete" if isinstance(refusal, Incomplete) else "set": refusal.detail}
         )
         if isinstance(refusal, Invalid) and refusal.fields:
-            said = refusal
-        errors = place_errors(self.expect, said, PLACES)
+            wrong = refusal
+        errors = place_errors(self.expect, wrong, PLACES)
         return replace(self, errors=dict(sorted(errors.items(), key=lambda one: _order(one[0]))))
 
 

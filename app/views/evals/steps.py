@@ -213,8 +213,8 @@ def _cell(step: Step, changed: set[str] | None = None) -> Cell:
 
 def _step_line(step: Step) -> str:
     cell = _cell(step)
-    said = cell.lead + "".join(text for _, text in cell.pieces) + cell.tail
-    return value_line(said, MAX_CHARS // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")
+    text = cell.lead + "".join(text for _, text in cell.pieces) + cell.tail
+    return value_line(text, MAX_CHARS // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")
 
 
 def _speaker(step: Step) -> str:

@@ -161,7 +161,7 @@ def load_sidebar(row: FeedbackRow) -> dict[str, Any]:
     return {
         "found": row,
         "row": row,
-        "said": summarise,
+        "summary": summarise,
         "colleagues": colleagues,
         "comments": teamwork.comments_of(row.id, actor=g.actor),
         "assessment": row.assessment,

@@ -62,7 +62,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "volume": draw_chart(volume, asked.filters.since, asked.filters.until),
         "fields": _fields(asked.args, menus),
         "colleagues": menus["admins"],
-        "said": summarise,
+        "summary": summarise,
         "group_title": group_title,
         "looked_at": feedback_lists.SCAN_LIMIT,
         **listing.pager_links(found),
@@ -234,11 +234,11 @@ def comment(feedback_id: UUID) -> Any:
     body = request.form.get("body", "")
     try:
         with transaction():
-            said = teamwork.add_comment(feedback_id, body, actor=g.actor)
+            comment_id = teamwork.add_comment(feedback_id, body, actor=g.actor)
     except Invalid as refusal:
         more = {"comment_error": refusal.detail, "comment_text": body[: teamwork.MAX_COMMENT_LENGTH + 100]}
         return _changed(feedback_id, "feedback/_comments_changed.html", Toast(refusal.detail, "error"), 422, **more)
-    undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=said)
+    undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=comment_id)
     added = Toast("Comment added.", undo=undo, target="#toasts")
     return _changed(feedback_id, "feedback/_comments_changed.html", added)
 

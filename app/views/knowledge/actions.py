@@ -12,8 +12,6 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
-from app.learning.prompt import PromptRow
-from app.learning.ranking import rank
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
@@ -32,6 +30,7 @@ from app.views.knowledge.form import read_choice
 from app.views.knowledge.pages import (
     REVERSIBLE,
     UNCHECKED_STATES,
+    as_if_active,
     check_return,
     decision_toast,
     detail_context,
@@ -240,11 +239,7 @@ def preview() -> Response:
     )
     agent_id = versions.resolve_agent(agent, actor=g.actor).id if agent else None
     type_id = entity_store.find_type(kind, actor=g.actor).id if kind else None
-    offered = None
-    if row and row.state != "active":
-        # As it would be right after it was brought into use.
-        fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
-        offered = PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
+    offered = as_if_active(row) if row and row.state != "active" else None
     shown = knowledge_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
     return page(
         "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,

@@ -1,6 +1,6 @@
 """The Knowledge tab: add, edit in place, approve and retire rows."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -11,7 +11,8 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
-from app.learning.prompt import SECTIONS
+from app.learning.prompt import SECTIONS, PromptRow
+from app.learning.ranking import rank
 from app.models import SharedContext
 from app.models.knowledge import KNOWLEDGE_TYPES
 from app.security.access import access
@@ -20,12 +21,13 @@ from app.services.entities import store as entity_store
 from app.services.evals.proof import report as proof_report
 from app.services.knowledge import decisions, hygiene
 from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import proofs as knowledge_proofs
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.hygiene import Unanswered, confirmation_of
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.proofs import BreaksGoldens
-from app.text.diff import Part, word_diff
+from app.text.diff import SAME, Part, exact_diff, word_diff
 from app.views import lists as listing
 from app.views.forms import parse_count
 from app.views.htmx import Toast, page, swap
@@ -93,7 +95,8 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
         "fields": fields,
         "pills": list_pills(counts),
         "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
-        "unchecked": proposed,
+        "unchecked": [row.id for row in found.items if row.state == "proposed" and row.kind != "retire"],
+        **compare_targets(found.items),
         "findings": {},
         "proofs": proofs,
         "proving": any(one.running for one in proofs.values()),
@@ -168,8 +171,49 @@ def detail_context(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
         "steps": steps_of(knowledge_lists.history_of(row_id, actor=g.actor), scope_choices()),
         "evidence": {row_id: found.signals[:3]},
         "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
+        "injected": _prompt_text(found.row) if found.row.state == "proposed" and found.row.kind != "retire" else "",
+        **compare_targets([found.row]),
         "form": None,
     }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a proposal differs from the row that it is about. `stale` where that was changed since."""
+
+    content: list[Part]
+    context: list[Part]
+    stale: bool
+
+
+def compare_targets(rows: Sequence[knowledge_lists.KnowledgeRow]) -> dict[str, Any]:
+    """What the rows say that proposals are about, and what would change. One query, none where nothing would."""
+    about = {row.id: row for row in rows if row.state == "proposed" and row.target_id}
+    targets = knowledge_lists.targets_of([row.target_id for row in about.values() if row.target_id], actor=g.actor)
+    pairs = [(row, targets[row.target_id]) for row in about.values() if row.target_id in targets]
+    return {"targets": targets, "differences": {row.id: _compare_texts(row, target) for row, target in pairs}}
+
+
+def _compare_texts(row: knowledge_lists.KnowledgeRow, target: knowledge_lists.Target) -> Difference:
+    stale = target.version != row.target_version
+    if row.kind == "retire":
+        return Difference([(SAME, target.content)], [(SAME, target.context or "")], stale)
+    context = exact_diff(target.context or "", row.context or "")
+    return Difference(exact_diff(target.content, row.content), context, stale)
+
+
+def _prompt_text(row: knowledge_lists.KnowledgeRow) -> str:
+    """The part of the prompt that the row would be, or nothing where it falls below the line."""
+    shown = knowledge_prompt.preview_prompt(
+        actor=g.actor, agent_id=row.agent_id, entity_type_id=row.entity_type_id, row=as_if_active(row)
+    )
+    return next((part for part, row_id in shown.prompt.parts if row_id == row.id), "")
+
+
+def as_if_active(row: knowledge_lists.KnowledgeRow) -> PromptRow:
+    """The row as prompts would read it right after it was brought into use."""
+    fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
+    return PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
 
 
 @bp.get("/<uuid:row_id>/edit")

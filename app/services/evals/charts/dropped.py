@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from app.actor import Actor
 from app.db import run
-from app.services.evals.run_lists import Score
+from app.services.evals.run_lists import RunRow, Score
 
 # Sets are walked through the index of goldens, each found by the one before it.
 SETS = """
@@ -64,6 +65,18 @@ class DroppedSet:
     @property
     def points(self) -> int:
         return round(((self.before.share or 0.0) - (self.now.share or 0.0)) * 100)
+
+
+def find_drop(counted: Sequence[RunRow]) -> DroppedSet | None:
+    """Whether a set dropped, by its runs that count, the newest first."""
+    last = counted[0] if counted else None
+    scheduled = next((run for run in counted[1:] if run.triggered_by == "scheduled"), None)
+    if last is None or scheduled is None or not last.completed_at:
+        return None
+    before, now = scheduled.score, last.score
+    if now.share is None or before.share is None or now.passed * before.judged >= before.passed * now.judged:
+        return None
+    return DroppedSet(str(last.set_name), before, now, scheduled.id, last.id, last.completed_at)
 
 
 def list_dropped_sets(*, actor: Actor) -> list[DroppedSet]:

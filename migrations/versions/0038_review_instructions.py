@@ -2,8 +2,8 @@
 
 from migrations.helpers import run, whole_tables
 
-revision = "0037_review_instructions"
-down_revision = "0036_reviews"
+revision = "0038_review_instructions"
+down_revision = "0037_judgements"
 branch_labels = depends_on = None
 
 TEXT = """\

@@ -1,0 +1,63 @@
+"""How far a judge agrees with people who labelled the same cells without seeing its verdicts."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Fewer labels say nothing about a judge.
+MIN_LABELS = 20
+RESAMPLES = 1_000
+SEED = 20_240_229
+Pair = tuple[bool, bool]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Cohen's κ of people's and the judge's labels with its 95 % bootstrap interval. None below the least number of
+    labels, and where both always say the same one thing, which makes κ undefined."""
+
+    labels: int
+    agreed: int
+    kappa: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def enough(self) -> bool:
+        return self.labels >= MIN_LABELS
+
+    @property
+    def one_class(self) -> bool:
+        return self.enough and self.kappa is None
+
+    @property
+    def summary(self) -> str:
+        if not self.enough:
+            return f"{self.labels} of {MIN_LABELS} labels"
+        if self.kappa is None or self.low is None or self.high is None:
+            return "one class only"
+        return f"κ {self.kappa:.2f} (95% CI {self.low:.2f} to {self.high:.2f})"
+
+
+def kappa(pairs: Sequence[Pair]) -> float | None:
+    """(p_o − p_e) ÷ (1 − p_e), or None where chance alone agrees always."""
+    n = len(pairs)
+    if not n:
+        return None
+    observed = sum(person == judge for person, judge in pairs) / n
+    person, judge = sum(one for one, _ in pairs) / n, sum(one for _, one in pairs) / n
+    by_chance = person * judge + (1 - person) * (1 - judge)
+    return None if by_chance >= 1 - 1e-12 else (observed - by_chance) / (1 - by_chance)
+
+
+def measure_agreement(pairs: Sequence[Pair]) -> Agreement:
+    """κ of blind labels, from the least number of them on. Resamples in which κ is undefined are left out."""
+    agreed = sum(person == judge for person, judge in pairs)
+    value = kappa(pairs) if len(pairs) >= MIN_LABELS else None
+    if value is None:
+        return Agreement(len(pairs), agreed)
+    rng = random.Random(SEED)  # noqa: S311 - the same labels give the same interval
+    drawn = (kappa(rng.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
+    found = sorted(one for one in drawn if one is not None)
+    low, high = (found[min(int(len(found) * share), len(found) - 1)] for share in (0.025, 0.975))
+    return Agreement(len(pairs), agreed, value, low, high)
