@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any
 
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
@@ -20,6 +20,15 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     middle = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = Z * sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def newcombe(successes: int, n: int, other_successes: int, other_n: int) -> tuple[float, float]:
+    """The 95 % interval of the difference of two independent rates, after Newcombe: the first minus the other."""
+    (low, high), (other_low, other_high) = wilson(successes, n), wilson(other_successes, other_n)
+    rate, other = successes / n if n else 0.5, other_successes / other_n if other_n else 0.5
+    difference = rate - other
+    below, above = hypot(rate - low, other_high - other), hypot(high - rate, other - other_low)
+    return max(-1.0, difference - below), min(1.0, difference + above)
 
 
 def lift(fixed: int, broken: int, n: int) -> float | None:

@@ -100,7 +100,8 @@ class Jobs:
     def _count_receptions(self) -> None:
         # A session may refer to a prompt that was served a moment ago, so usage is written first.
         self.usage.write()
-        count_receptions()
+        count_receptions(self.usage.meter)
+        self.usage.meter.measure()
 
 
 def start_jobs(app: Flask) -> Jobs:

@@ -1,4 +1,6 @@
-"""Write in batches which knowledge was in prompts and how it was received, and refresh its ranks."""
+"""Write in batches which knowledge was in prompts, how it was received and what it may have done; refresh its ranks."""
+
+from __future__ import annotations
 
 import logging
 import time
@@ -9,22 +11,30 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.actor import Actor
 from app.db import acting_as, transaction
+from app.services.knowledge import attribution
 from app.services.knowledge import usage as knowledge_usage
 from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 # Ranks move by a hundredth in a day, so twice a day is often enough.
 RANK_SECONDS = 12 * 3600.0
+# After so many times as long as it took, a workspace is measured again.
+REST_FACTOR = 100
 
 
-def count_receptions() -> int:
-    """Count how people received sessions in all workspaces. Processes may do this in parallel: each counts others."""
+def count_receptions(meter: ExposureMeter | None = None) -> int:
+    """Count how people received sessions in all workspaces. Processes may do this in parallel: each counts others. The
+    meter learns where something changed."""
     with transaction():
         workspaces = knowledge_usage.waiting_workspaces()
-    products = [identity.product_in(tenant_id) for tenant_id in workspaces]
-    return sum(
-        _in_batches(product, knowledge_usage.count_receptions, knowledge_usage.RECEPTION_BATCH) for product in products
-    )
+    done = 0
+    for tenant_id in workspaces:
+        product = identity.product_in(tenant_id)
+        counted = _in_batches(product, knowledge_usage.count_receptions, knowledge_usage.RECEPTION_BATCH)
+        if counted and meter is not None:
+            meter.due.add(tenant_id)
+        done += counted
+    return done
 
 
 def _in_batches(product: Actor, work: Callable[..., int], batch: int) -> int:
@@ -40,11 +50,35 @@ def _in_batches(product: Actor, work: Callable[..., int], batch: int) -> int:
     return done
 
 
+class ExposureMeter:
+    """Measures what was observed of knowledge in the workspaces where something changed. It takes a hundredth of a
+    process's time at most, so a large workspace waits longer until it is measured again."""
+
+    def __init__(self) -> None:
+        self.due: set[UUID] = set()
+        self.rests_until: dict[UUID, float] = {}
+
+    def measure(self) -> None:
+        for tenant_id in list(self.due):
+            if self.rests_until.get(tenant_id, 0.0) > time.monotonic():
+                continue
+            product, began = identity.product_in(tenant_id), time.monotonic()
+            self.due.discard(tenant_id)
+            try:
+                with acting_as(product), transaction():
+                    attribution.measure_exposures(actor=product)
+            except SQLAlchemyError as trouble:
+                self.due.add(tenant_id)
+                log.warning("what knowledge did is measured again later: %s", trouble)
+            self.rests_until[tenant_id] = time.monotonic() + (time.monotonic() - began) * REST_FACTOR
+
+
 class UsageWriter:
     """Writes noted usage, one transaction per workspace. A process that dies loses a few seconds of it."""
 
     def __init__(self) -> None:
         self.ranked_at: dict[UUID, float] = {}
+        self.meter = ExposureMeter()
 
     def write(self) -> None:
         """Write what was noted since the last call. What cannot be written is kept for the next one."""
@@ -57,6 +91,7 @@ class UsageWriter:
                 knowledge_usage.restore_pending(tenant_id, noted)
                 log.warning("the use of knowledge was not written: %s", trouble)
                 continue
+            self.meter.due.add(tenant_id)
             now = time.monotonic()
             if now - self.ranked_at.get(tenant_id, -RANK_SECONDS) >= RANK_SECONDS:
                 self.ranked_at[tenant_id] = now

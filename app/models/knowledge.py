@@ -186,16 +186,26 @@ class ServedPrompt(KeyedRow):
 
 
 class SharedContextUsage(KeyedRow):
-    """How often a row was injected and how those sessions were received. Off the row that prompts read."""
+    """How often a row was injected, how those sessions were received, and how often people were not content with
+    sessions that had it and that did not. Off the row that prompts read."""
 
     __tablename__ = "shared_context_usage"
-    __table_args__ = (within("shared_context", "shared_context_id", ondelete="CASCADE"),)
+    __table_args__ = (
+        within("shared_context", "shared_context_id", ondelete="CASCADE"),
+        index("shared_context_usage_harmful_idx", "tenant_id, shared_context_id", where="is_harmful"),
+    )
 
     shared_context_id: Mapped[UUID] = mapped_column(primary_key=True)
     injected: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     last_injected_at: Mapped[datetime | None]
     helpful: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     harmful: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    exposed: Mapped[counter]
+    exposed_negative: Mapped[counter]
+    unexposed: Mapped[counter]
+    unexposed_negative: Mapped[counter]
+    is_harmful: Mapped[flag]
+    negative_sessions: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
 
 
 class SharedContextEmbedding(KeyedRow):

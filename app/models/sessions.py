@@ -131,6 +131,7 @@ class SessionEvent(Row):
         within("sessions", "session_id", ondelete="CASCADE"),
         UniqueConstraint("tenant_id", "session_id", "sequence"),
         index("session_events_order_idx", "tenant_id, session_id, occurred_at, sequence"),
+        index("session_events_loaded_idx", "tenant_id, session_id", where="event_type = 'context.loaded'"),
         CheckConstraint(one_of("event_type", EVENT_TYPES), name="type_known"),
     )
 

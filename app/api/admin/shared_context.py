@@ -65,6 +65,7 @@ class KnowledgeQuery(Page):
     state: State | None = Field(None, description="All but deleted ones when left out.")
     agent: str | None = Field(None, max_length=120, description="Slug of an agent: what is for that agent alone.")
     entity_type: str | None = Field(None, max_length=120, description="Slug of an entity type: what is for it alone.")
+    harmful: Literal["yes", "no"] | None = Field(None, description="Whether it is flagged as harmful.")
     q: str | None = Field(None, max_length=200, description="Words that it should have.")
 
 
@@ -75,6 +76,22 @@ class FindingAnswer(Answer):
     reason: str
     fix: str
     other_id: UUID | None = Field(description="The row that it clashes with.")
+
+
+class AttributionAnswer(Answer):
+    """Sessions of the last 90 days with the row and without it, in its scope, and how many of either got negative
+    feedback from people. Observed, not proved. The figures need 30 sessions on each side."""
+
+    exposed: int
+    exposed_negative: int
+    unexposed: int
+    unexposed_negative: int
+    rate_with: float | None
+    rate_without: float | None
+    difference: float | None = Field(description="The negative rate with it minus the rate without it.")
+    low: float | None = Field(description="The lower end of its 95 % interval.")
+    high: float | None
+    harmful: bool = Field(description="20 exposures or more, and the lower end is above 0.")
 
 
 class KnowledgeItem(Answer):
@@ -104,6 +121,7 @@ class KnowledgeItem(Answer):
     signals: int
     people: int
     sessions: int
+    attribution: AttributionAnswer
     created_at: Moment
     updated_at: Moment
     kind: Literal["new", "change", "retire"] = Field(description="What a proposal asks for.")
@@ -149,7 +167,7 @@ def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
 
 
 def _describe(row: KnowledgeRow, signals: list[UUID], findings: list[Finding]) -> dict[str, Any]:
-    derived = {name: getattr(row, name) for name in ("active", "kind", "target_id")}
+    derived = {name: getattr(row, name) for name in ("active", "kind", "target_id", "attribution")}
     return {**vars(row), **derived, "feedback_ids": signals, "findings": findings}
 
 

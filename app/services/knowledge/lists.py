@@ -25,13 +25,21 @@ from app.models import (
     User,
 )
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.services.knowledge.attribution import Attribution
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters, Matches, find_ids, is_type
+from app.services.lists.filters import YES_NO, Condition, Filters, Matches, find_ids, is_type
 from app.services.privacy import name_of
 from app.text.hidden_characters import hidden_signs
 
 Writer = aliased(Agent)
+Measured = aliased(SharedContextUsage)
 MAX_SIGNALS = 100
+
+
+def _is_harmful(row_id: Any, wanted: str) -> Any:
+    """Rows that are flagged as harmful, or all others."""
+    flagged = row_id.in_(select(Measured.shared_context_id).where(Measured.is_harmful))
+    return flagged if wanted == "yes" else ~flagged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +52,7 @@ class KnowledgeFilters(Filters):
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
     entity_type: str | None = declare.slug(column="entity_type_id", compare=is_type, label="entity type")
+    harmful: str | None = declare.choice(YES_NO, column="id", compare=_is_harmful)
 
     def conditions(self) -> list[Condition]:
         found = self._within(SharedContext.updated_at)
@@ -92,6 +101,11 @@ class KnowledgeRow:
     retires: UUID | None = None
     retire_reason: str | None = None
     target_version: int | None = None
+    exposed: int = 0
+    exposed_negative: int = 0
+    unexposed: int = 0
+    unexposed_negative: int = 0
+    is_harmful: bool = False
 
     @property
     def kind(self) -> str:
@@ -102,6 +116,11 @@ class KnowledgeRow:
     def target_id(self) -> UUID | None:
         """The row that a proposal is about."""
         return self.retires or self.replaces
+
+    @property
+    def attribution(self) -> Attribution:
+        """How sessions with the row were received, and those without it."""
+        return Attribution(self.exposed, self.exposed_negative, self.unexposed, self.unexposed_negative)
 
     @property
     def hides_text(self) -> bool:
@@ -163,6 +182,9 @@ def _select_rows() -> Any:
             cast(row.meta["replaces"]["id"].astext, Uuid), cast(row.meta["proposed"]["session_id"].astext, Uuid),
             row.created_by_agent_id, cast(row.meta["retires"]["id"].astext, Uuid), row.meta["retires"]["reason"].astext,
             cast(func.coalesce(row.meta["replaces"], row.meta["retires"])["version"].astext, Integer),
+            func.coalesce(used.exposed, 0), func.coalesce(used.exposed_negative, 0),
+            func.coalesce(used.unexposed, 0), func.coalesce(used.unexposed_negative, 0),
+            func.coalesce(used.is_harmful, False),
         )
         .select_from(row)
         .outerjoin(Agent, Agent.id == row.agent_id)

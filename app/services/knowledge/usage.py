@@ -6,9 +6,10 @@ Reading a prompt over the API writes nothing: the use is noted in memory and wri
 import json
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -175,9 +176,11 @@ RATINGS = text("""
 """)
 # What our own runtime put into a prompt is as its event says. What a sender reports counts only where it names, by its
 # hash, a prompt that the same person was given: then the rows are those of that prompt, whatever the event names.
+EMPTY_PROMPT = sha256(b"").hexdigest()
 LOADED = text("""
     SELECT e.session_id,
-           CASE WHEN e.payload ? 'reported' THEN to_jsonb(p.row_ids) ELSE e.payload -> 'row_ids' END AS row_ids
+           CASE WHEN NOT e.payload ? 'reported' THEN e.payload -> 'row_ids'
+                WHEN e.payload ->> 'sha256' = :empty THEN '[]' ELSE to_jsonb(p.row_ids) END AS row_ids
       FROM session_events AS e
       JOIN sessions AS s ON s.tenant_id = e.tenant_id AND s.id = e.session_id
       LEFT JOIN served_prompts AS p
@@ -237,10 +240,16 @@ def count_receptions(*, actor: Actor, most: int = RECEPTION_BATCH) -> int:
     return len(taken)
 
 
+def read_loaded(sessions: list[UUID]) -> Iterator[tuple[UUID, list[Any] | None]]:
+    """What each prompt of these sessions had, as ids of knowledge; None where a sender reports a prompt that Upshot did
+    not give. One query."""
+    for session_id, named in db.session.execute(LOADED, {"sessions": sessions, "empty": EMPTY_PROMPT}):
+        yield session_id, named if isinstance(named, list) else None
+
+
 def _rows_of(sessions: list[UUID]) -> dict[UUID, set[UUID]]:
     """The knowledge in the prompts of each session, as far as Upshot put it there. What is no id is passed over."""
     found: dict[UUID, set[UUID]] = defaultdict(set)
-    for session_id, named in db.session.execute(LOADED, {"sessions": sessions}):
-        ids = named if isinstance(named, list) else []
-        found[session_id] |= {found_id for one in ids if (found_id := parse_id(one))}
+    for session_id, named in read_loaded(sessions):
+        found[session_id] |= {found_id for one in named or [] if (found_id := parse_id(one))}
     return found

@@ -19,7 +19,7 @@ from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.evals.proof import report as proof_report
-from app.services.knowledge import decisions, hygiene
+from app.services.knowledge import attribution, decisions, hygiene
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import proofs as knowledge_proofs
@@ -87,7 +87,7 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     proposed = [row.id for row in found.items if row.state == "proposed"]
     proofs = knowledge_proofs.proofs_of([row.id for row in found.items], actor=g.actor)
     options = {name: [(slug, slug) for slug in slugs] for name, slugs in scopes.items()}
-    fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", **options)
+    fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", "harmful", **options)
     return {
         "rows": found.items,
         "found": found,
@@ -173,6 +173,7 @@ def detail_context(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
         "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
         "injected": _prompt_text(found.row) if found.row.state == "proposed" and found.row.kind != "retire" else "",
         **compare_targets([found.row]),
+        "worse": attribution.negative_sessions(row_id, actor=g.actor) if found.row.is_harmful else [],
         "form": None,
     }
 
