@@ -86,7 +86,12 @@ def run_set(
     report, titles = _load_report(run.id, baseline, system)
     if junit is not None:
         junit.write_text(write_junit(report, titles), "utf-8")
-    payload = {
+    emit(_as_json(run, report, fail_under), _summarise(run, report, fail_under), as_json)
+    sys.exit(exit_code(run.results, fail_under, whole=run.status == "completed"))
+
+
+def _as_json(run: EvalRun, report: Report, fail_under: float) -> dict[str, Any]:
+    return {
         "id": str(run.id),
         "status": run.status,
         "accuracy": run.results.get("accuracy"),
@@ -96,8 +101,6 @@ def run_set(
         "baseline": report.changes.as_json() if report.changes else None,
         "results": report.goldens,
     }
-    emit(payload, _summarise(run, report, fail_under), as_json)
-    sys.exit(exit_code(run.results, fail_under, whole=run.status == "completed"))
 
 
 def exit_code(results: dict[str, Any], fail_under: float, *, whole: bool) -> int:

@@ -179,27 +179,34 @@ def conversations_in_period(
     rows = _grouped(which, limit + 1, cursor, actor)
     shown = rows[:limit]
     chat_ids = [row.chat_id for row in shown]
-    ours = [found for chat_id in chat_ids if (found := parse_id(chat_id))]
-    begun = select(Chat.id, Chat.created_at).where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(ours))
-    started = {str(row.id): row.created_at for row in db.session.execute(begun)} if ours else {}
+    started = _start_times(chat_ids, actor)
     turns: dict[str, list[Reaction]] = {}
     if include_turns and shown:
         for chat_id, reaction in _reactions([*which, Feedback.chat_id.in_(chat_ids)], tenant, actor):
             turns.setdefault(chat_id, []).append(reaction)
-    items = []
-    for row in shown:
-        counts = {name: getattr(row, name) for name in COUNT_NAMES.values()}
-        reacted = [ReactedTurn(*turn) for turn in by_turn(turns.get(row.chat_id, ())).items()]
-        items.append(
-            {
-                "conversation_id": row.name,
-                "last_activity_at": row.at,
-                "started_at": started.get(row.chat_id),
-                "feedback_counts": counts | {"total": row.user + row.machine},
-                "turns": reacted if include_turns else None,
-            }
-        )
+    items = [
+        {
+            "conversation_id": row.name,
+            "last_activity_at": row.at,
+            "started_at": started.get(row.chat_id),
+            "feedback_counts": {name: getattr(row, name) for name in COUNT_NAMES.values()}
+            | {"total": row.user + row.machine},
+            "turns": [ReactedTurn(*turn) for turn in by_turn(turns.get(row.chat_id, ())).items()]
+            if include_turns
+            else None,
+        }
+        for row in shown
+    ]
     return items, _cursor_text(shown[-1].at, shown[-1].chat_id) if len(rows) > limit else None
+
+
+def _start_times(chat_ids: Sequence[str], actor: Actor) -> dict[str, datetime]:
+    """When the chats of ours among these began."""
+    ours = [found for chat_id in chat_ids if (found := parse_id(chat_id))]
+    if not ours:
+        return {}
+    known = select(Chat.id, Chat.created_at).where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(ours))
+    return {str(row.id): row.created_at for row in db.session.execute(known)}
 
 
 def _counted(actor: Actor) -> list[ColumnElement[bool]]:

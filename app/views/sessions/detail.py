@@ -43,7 +43,6 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
     left = attach_notes(turns, notes, whole=whole)
     links = addresses(session_id, within_admin)
     about, later = (left, []) if whole else _split_notes(left, outline, links["own_url"])
-    loaded = [event.payload for event in part.events if event.event_type == "context.loaded"]
     return {
         "found": found,
         "session": session,
@@ -57,15 +56,29 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "timeline": timeline.build_timeline(outline),
         "outlined": len(outline),
         "tool_calls": sum(event.event_type == "tool.call" for event in outline),
+        "panel_turns": PANEL_TURNS,
+        "promotable": within_admin and _promotable(session, outline or part.events),
+        **_knowledge_loaded(part.events),
+        **_facts(session, within_admin=within_admin),
+        **links,
+    }
+
+
+def _knowledge_loaded(events: Sequence[Event]) -> dict[str, Any]:
+    loaded = [event.payload for event in events if event.event_type == "context.loaded"]
+    return {
         "loaded": loaded[0] if loaded else None,
         "loaded_rows": load_known_rows(_joined(loaded)) if loaded and g.actor.is_admin else [],
+    }
+
+
+def _facts(session: AgentSession, *, within_admin: bool) -> dict[str, Any]:
+    """How large the session is, and what it came to as a replay."""
+    return {
         "size": format_bytes(session.event_bytes) if session.event_bytes >= LARGE_SESSION else None,
         "full": full_size(session),
         "replay_of": parse_id(session.eval_source or ""),
         "replayed": _replayed(session) if within_admin and session.eval_source is not None else None,
-        "panel_turns": PANEL_TURNS,
-        "promotable": within_admin and _promotable(session, outline or part.events),
-        **links,
     }
 
 
