@@ -30,8 +30,8 @@ FRAME = re.compile(
     r"app\.(?:security|views\.layout|api\.ops|api\.kit\.(?:limits|problems|cors)|db|models|server|config|errors|actor|logs"
     r"|views\.htmx|views\.format|text\.hidden_characters)\b|app$|app\.tokens$|app\.services\.analytics\.tab_counts$"
 )
-# A call may go from a layer to the same or a lower one.
-LAYERS = {"views": 3, "api": 3, "services": 2}
+# A call may go from a layer to the same or a lower one. What is not listed is at the bottom.
+LAYERS = {"jobs": 4, "agents": 3, "tools": 3, "views": 3, "api": 3, "security": 3, "services": 2}
 SignIn = Callable[..., FlaskClient]
 
 
@@ -88,8 +88,8 @@ def check(walk: Walk, heading: str) -> None:
     assert not [name for name in unknown if not name.endswith(".")]
     missing = [module for module, _ in documented(heading) if module not in walk.modules]
     assert not missing, f"{heading} names {missing}; what ran: {list(walk.modules)}"
-    upward = {(a, b) for a, b in walk.upward if a.startswith("app.services") and layer(b) > layer(a)}
-    assert not upward
+    # Functions that are handed down, such as what counts usage, are called from below on purpose.
+    assert not {(a, b) for a, b in walk.upward if a.startswith("app.services")}
 
 
 @pytest.fixture
@@ -121,6 +121,7 @@ def test_a_thumb(member: FlaskClient, api: Callable[..., Api], workspace: Worksp
         answer = send(member, url, HTMX, signal="not_helpful", do="give")
     assert answer.status_code == 200
     check(walk, "A thumb")
+    assert not walk.upward
     assert len(walk.own) <= MAX_THUMB_MODULES, walk.own
 
 
