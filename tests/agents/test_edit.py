@@ -76,7 +76,7 @@ def test_every_save_that_changes_something_is_a_version(workspace: Any) -> None:
         assert audited(actor) == ["agent.created", "agent.changed"]
 
 
-def test_who_comes_second_is_told_and_loses_nothing(workspace: Any) -> None:
+def test_the_second_of_two_is_refused_and_loses_nothing(workspace: Any) -> None:
     actor, owner = workspace.actor(), workspace.actor("owner")
     with acting_as(actor):
         agent_id = make(actor)
@@ -158,7 +158,9 @@ def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_said_at_its_place(workspace: Any, change: dict[str, Any], place: str, words: str) -> None:
+def test_invalid_values_are_reported_at_their_place(
+    workspace: Any, change: dict[str, Any], place: str, words: str
+) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         with pytest.raises(Invalid) as wrong, transaction():

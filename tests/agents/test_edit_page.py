@@ -154,7 +154,7 @@ def test_an_agent_with_tools_of_its_own_without_a_script(app: Flask, workspace: 
         ),
     ],
 )
-def test_bad_input_is_said_in_place_and_kept(
+def test_bad_input_is_reported_in_place_and_kept(
     workspace: Workspace, sign_in: SignIn, given: dict[str, str], place: str
 ) -> None:
     client: Any = sign_in(workspace.actor())
@@ -189,7 +189,7 @@ def test_an_agent_behind_an_address_sends_headers(app: Flask, workspace: Workspa
     assert stored(app, workspace)["endpoint_headers_env"] == {"Authorization": "UPSHOT_TOOL_OTHER"}
 
 
-def test_a_model_without_its_key_is_said_and_saved(
+def test_a_model_without_its_key_is_saved_with_a_warning(
     workspace: Workspace, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

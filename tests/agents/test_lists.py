@@ -65,7 +65,7 @@ def test_figures_are_of_the_last_thirty_days(workspace: Any, count_queries: Any)
         assert not rows["feedback-review-agent"].runs_here
 
 
-def test_the_list_goes_on_where_it_stopped(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_page_continues_the_list(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         with transaction():

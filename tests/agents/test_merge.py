@@ -120,7 +120,7 @@ def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
         assert agent_called("typo", actor).merged_into is None
 
 
-def test_what_cannot_be_merged_is_said(workspace: Any, make_workspace: Any) -> None:
+def test_what_cannot_be_merged_is_refused_with_a_reason(workspace: Any, make_workspace: Any) -> None:
     actor, member = workspace.actor(), workspace.actor("member")
     elsewhere = make_workspace().actor()
     with acting_as(elsewhere), transaction():

@@ -121,7 +121,7 @@ def test_a_missing_key_says_what_to_set(outing: Outing) -> None:
     assert "There is no model no-such-model" in outing.failed("Hello", agent="third")
 
 
-def test_wrong_calls_are_answered_and_the_session_goes_on(outing: Outing) -> None:
+def test_wrong_calls_are_answered_and_the_session_continues(outing: Outing) -> None:
     script = (
         call("searchEntities", "{not json"),
         call("searchEntities", {"nonsense": 1}),

@@ -249,7 +249,7 @@ def test_a_lookup_searches_for_the_record_and_not_for_what_is_set() -> None:
     )  # fmt: skip
 
 
-def test_thousands_belong_to_their_number_and_ids_are_not_told() -> None:
+def test_thousands_belong_to_their_number_and_ids_are_left_out() -> None:
     calls, move = play("Update the deal Tessera: value to 64,000, stage to won")
     assert calls[-1][1]["changes"] == {"stage": "won", "value": 64000}
     submit = tool(

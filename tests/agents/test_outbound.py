@@ -168,7 +168,7 @@ def test_silence_ends() -> None:
         get(server.url, server.host, seconds=0.3)
 
 
-def test_nobody_there_is_said_in_a_sentence(names: dict[str, list[list[str]]]) -> None:
+def test_a_refused_connection_is_reported_in_a_sentence(names: dict[str, list[list[str]]]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -236,7 +236,7 @@ def test_proxies_of_the_environment_are_not_used(quiet: Loopback, monkeypatch: p
     assert quiet.connections == 0
 
 
-def test_a_secret_goes_only_where_the_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_goes_only_where_the_operator_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refused, match="UPSHOT_TOOL_CRM, which is not set"):
         secret_headers({"Authorization": "UPSHOT_TOOL_CRM"}, "crm.example")
     monkeypatch.setenv("UPSHOT_TOOL_CRM", "Bearer canary-1234")

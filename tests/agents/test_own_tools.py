@@ -268,7 +268,7 @@ def test_a_server_inside_is_not_reached(outing: Outing) -> None:
     ],
     ids=["html", "empty", "500", "redirect", "long"],
 )
-def test_what_is_no_mcp_server_is_said(outing: Outing, reply: Reply) -> None:
+def test_what_is_no_mcp_server_is_reported(outing: Outing, reply: Reply) -> None:
     with Loopback(lambda asked: reply) as server:
         outing.set(outbound_allow=server.host)
         outing.agent(mcp_servers=[{"name": "sums", "url": f"{server.url}/mcp"}])

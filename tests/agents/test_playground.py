@@ -80,7 +80,7 @@ def test_an_earlier_version_can_be_tried(workspace: Workspace, sign_in: SignIn) 
     assert "triage v1" in soup(client.get(started.location)).select_one(".u-run-head").text
 
 
-def test_what_cannot_be_run_is_said_in_place(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_what_cannot_be_run_is_reported_in_place(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     records(app, workspace)
     client: Any = sign_in(workspace.actor())
     where = make(client)

@@ -100,7 +100,7 @@ def test_several_turns_are_answered_one_after_the_other(stage: Stage) -> None:
         (Call("deactivateSharedContext", {"id": "00000000-0000-0000-0000-000000000001", "reason": "old"}), "no such"),
     ],
 )
-def test_a_tool_that_fails_is_an_event_and_the_agent_goes_on(stage: Stage, call: Call, says: str) -> None:
+def test_a_tool_that_fails_is_an_event_and_the_agent_continues(stage: Stage, call: Call, says: str) -> None:
     seen = stage.play(call, "I could not, sorry.", **CONTEXT)
     [result] = seen.payloads("tool.result")
     assert result["is_error"]
@@ -201,7 +201,7 @@ def wrote(stage: Stage, lease: leases.Lease, *events: NewEvent) -> None:
     ("tool", "arguments", "saved"),
     [("listSharedContext", {}, 0), ("saveMemory", {"content": "Prefers short answers."}, 1)],
 )
-def test_after_a_crash_the_run_goes_on_from_its_events(
+def test_after_a_crash_the_run_continues_from_its_events(
     stage: Stage, tool: str, arguments: dict[str, Any], saved: int
 ) -> None:
     stage.run()

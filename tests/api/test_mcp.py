@@ -268,7 +268,7 @@ def test_bad_messages_are_answers_and_never_5xx(app: Flask, workspace: Workspace
     assert key.post("/mcp", notice, headers=ACCEPT).status_code == 202
 
 
-def test_bad_arguments_are_said_to_the_model(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> None:
+def test_bad_arguments_are_reported_to_the_model(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> None:
     key = api(workspace.actor("admin"), "admin")
 
     def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

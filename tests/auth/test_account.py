@@ -33,7 +33,7 @@ def test_a_new_password_ends_every_other_login(app, person, sign_in):
     assert there.get("/account").status_code == 303
 
 
-def test_a_password_that_does_not_fit_is_said_under_its_field(app, person, sign_in):
+def test_an_invalid_password_is_reported_under_its_field(app, person, sign_in):
     client = sign_in(person)
     cases = [
         ("old", {"old": "wrong", "new": PASSWORD + "2", "again": PASSWORD + "2"}),

@@ -21,7 +21,7 @@ __all__ = ["bench"]
 expect.set_options(timeout=60_000)
 
 
-def test_a_failed_candidate_runs_again_where_it_stands(
+def test_a_failed_candidate_runs_again_in_place(
     app: Flask, workspace: Workspace, visit: Callable[..., Any], run_sessions: Callable[[], int]
 ) -> None:
     admin, desk = workspace.actor(), Desk(app, workspace)

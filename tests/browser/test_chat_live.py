@@ -94,7 +94,7 @@ def test_from_a_question_to_the_feedback_desk(
     expect(admin.page.get_by_role("heading", level=1)).to_contain_text("One line and another")
 
 
-def test_an_answer_grows_and_a_reload_goes_on_with_it(
+def test_an_answer_grows_and_a_reload_continues_it(
     workspace: Workspace, desk: Desk, model: LoopbackModel, at_work: None, visit: Callable[..., Any]
 ) -> None:
     member = visit(workspace.actor("member"))
@@ -172,7 +172,7 @@ def test_without_a_script(workspace: Workspace, desk: Desk, at_work: None, visit
     expect(page.locator("#m-3")).to_contain_text("Answer 1 of 2")
 
 
-def test_a_server_that_is_away_is_said_quietly(
+def test_a_server_that_is_away_is_reported_quietly(
     workspace: Workspace, desk: Desk, model: LoopbackModel, at_work: None, visit: Callable[..., Any]
 ) -> None:
     member = visit(workspace.actor("member"))

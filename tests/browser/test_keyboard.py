@@ -206,7 +206,7 @@ def test_knowledge_is_added_and_edited_in_place(app: Flask, workspace: Workspace
     expect(card.get_by_text("inactive")).to_have_count(0)
 
 
-def test_a_turn_is_flagged_where_it_stands(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+def test_a_turn_is_flagged_in_place(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     filled = fill(app, workspace)
     visitor = visit(workspace.actor())
     page = visitor.page

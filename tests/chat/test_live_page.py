@@ -227,7 +227,7 @@ def test_another_answer_keeps_the_first_and_is_a_weak_signal(person: Person, run
     assert person.page("?at=1").select_one("#helpful-m-1")["aria-pressed"] == "false"
 
 
-def test_the_next_run_knows_only_the_answer_that_stands(app: Flask, person: Person, run_sessions: Run) -> None:
+def test_the_next_run_knows_only_the_latest_answer(app: Flask, person: Person, run_sessions: Run) -> None:
     from app.services.runtime.inputs import load_inputs
 
     person.begin()

@@ -175,7 +175,7 @@ def test_htmx_gets_the_say_about_one_answer(talk: Talk) -> None:
     assert panel.select_one("aside#panel #received-m-1")
 
 
-def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
+def test_the_outcome_is_shown_beside_the_feedback(talk: Talk) -> None:
     admin = talk.workspace.actor("admin")
     talk.post("why", reasons=["hallucination"], comment="Invented", missing="")
     row = talk.rows()["not_helpful"].id
@@ -206,7 +206,7 @@ def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
     assert "taken back" in soup(talk.client.get("/feedback/mine")).select_one(f"#feedback-{row}").text
 
 
-def test_the_author_reads_where_the_rule_stands_and_no_names(talk: Talk) -> None:
+def test_the_author_reads_the_state_of_the_rule_and_no_names(talk: Talk) -> None:
     admin = talk.workspace.actor("admin")
     talk.thumb("not_helpful")
     row = talk.rows()["not_helpful"].id

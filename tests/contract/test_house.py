@@ -115,7 +115,7 @@ def test_imports_point_down() -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
-def test_services_import_only_what_stands_before_them() -> None:
+def test_services_import_only_what_comes_before_them() -> None:
     inside = [(a, b) for a, b in edges() if part(a, 1) == part(b, 1) == "services" and part(a, 2) and part(b, 2)]
     wrong = [f"{a} imports {b}" for a, b in inside if SERVICES.index(part(b, 2)) > SERVICES.index(part(a, 2))]
     assert not wrong, "\n".join(sorted(wrong))

@@ -606,7 +606,7 @@ def test_imports_neither_find_nor_touch_it(walk: Walk) -> None:
         assert answers[0] == answers[1]
 
 
-def test_an_answer_is_not_told_again_to_who_may_see_less(walk: Walk) -> None:
+def test_an_answer_is_not_repeated_to_who_may_see_less(walk: Walk) -> None:
     """The same request under the same idempotency key, by the same person: first as admin, then with a smaller key."""
     sent = {"agent": "elsewhere", "external_id": walk.private.names["their_session"], "status": "completed"}
     headers = {"Idempotency-Key": "once"}

@@ -296,7 +296,7 @@ def test_program_and_data_in_a_directory_that_only_root_may_enter(place: Path) -
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="the other tests run as a normal user already")
-def test_a_normal_user_owns_a_database_and_is_told_what_to_do_without_one(place: Path) -> None:
+def test_a_normal_user_owns_a_database_and_gets_help_without_one(place: Path) -> None:
     entry = pwd.getpwnam("nobody")
     nobody = Account(entry.pw_uid, entry.pw_gid, switch=True)
     if not nobody.can_enter(binaries(Account(0, 0, switch=False), place)):

@@ -253,7 +253,7 @@ def test_people_are_seen_by_themselves_and_by_their_workspace(app_url: str, ours
             connection.execute("INSERT INTO users (email, name) VALUES (%s, 'N')", (f"{uuid4()}@example.test",))
 
 
-def test_whoever_adds_a_person_gets_the_row_back(app_url: str, ours: Filled, theirs: Filled) -> None:
+def test_who_adds_a_person_gets_the_row_back(app_url: str, ours: Filled, theirs: Filled) -> None:
     with acting(app_url, ours.tenant, ours.user, "admin") as connection:
         added = one(
             connection, "INSERT INTO users (email, name) VALUES (%s, 'N') RETURNING id", f"{uuid4()}@example.test"

@@ -219,7 +219,7 @@ def rerun_of(office: Office) -> Any:
         ).one()
 
 
-def test_a_completed_session_stands_for_its_group(app: Flask, workspace: Workspace) -> None:
+def test_a_completed_session_represents_its_group(app: Flask, workspace: Workspace) -> None:
     """Where one of the sessions completed, that one can be promoted; a failure after it changes nothing."""
     person = workspace.actor()
     completed: UUID = asked(app, person)

@@ -34,7 +34,7 @@ def test_what_changed(before: str | None, now: str | None, change: str | None) -
     assert change_of(before, now) == change
 
 
-def test_changes_are_counted_and_said() -> None:
+def test_changes_are_counted_and_described() -> None:
     others = [("fail", "pass"), ("pass", "pass"), (None, "fail"), ("pass", "errored"), ("pass", None)]
     pairs = [("pass", "fail")] * 6 + others
     counts = count_changes(pairs)

@@ -136,7 +136,7 @@ def test_a_figure_that_was_announced_before_the_change_is_no_report() -> None:
     assert compare_sessions(announced, golden)["verdict"] == "pass", "a golden that reported nothing asks for nothing"
 
 
-def test_figures_that_the_person_said_or_never_asked_for_do_not_decide() -> None:
+def test_figures_that_the_user_gave_or_never_asked_for_do_not_decide() -> None:
     tools = [READ, WRITE]
     golden = talk("I have 4 bags", "Yes?", "In total, may I take all of them?", "Yes, all 4.", tools=tools)
     replay = talk("I have 4 bags", "Yes?", "In total, may I take all of them?", "Yes, all of them.", tools=tools)
@@ -162,7 +162,7 @@ def test_what_is_too_large_or_no_number_is_unknown(value: Any) -> None:
     assert (result["verdict"], result["truncated"]) == ("unknown", True)
 
 
-def test_a_miss_is_told_and_a_set_may_leave_it_unjudged() -> None:
+def test_a_miss_is_reported_and_a_set_may_leave_it_unjudged() -> None:
     golden = talk("Hi", ("find", {"q": 1}, "x"), "Hello")
     replay = talk("Hi", ("find", {"q": 2}, "No recorded answer", True), "Hello")
     replay["events"][2]["payload"]["replay"] = {"kind": "miss"}
@@ -240,7 +240,7 @@ class TestExpected:
         assert missing["verdict"] == "fail"
         assert missing["reason"] == "the answer does not mention “1300”"
 
-    def test_what_must_not_be_said(self) -> None:
+    def test_what_must_not_be_mentioned(self) -> None:
         result = self.judged(self.golden, must_not_mention=["90"])
 
         assert (result["verdict"], result["dimensions"]["final_message"]["score"]) == ("fail", 0.0)
@@ -418,7 +418,7 @@ def test_where_nothing_should_have_changed_the_wrong_answer_does_not_count() -> 
     assert compare_sessions({**golden, "expected": {"effects": []}}, golden)["verdict"] == "fail"
 
 
-def test_what_should_have_been_submitted_stands_in_for_what_was() -> None:
+def test_what_should_have_been_submitted_replaces_what_was() -> None:
     def submitted(value: int) -> dict[str, Any]:
         values = {"valuation": {"value": value, "source": "p. 2"}}
         given = {"criteriaSetId": "c", "entityId": "e", "values": values}

@@ -50,7 +50,7 @@ TRIP = {
         ({"seat": 2}, ("seat", "It is not taken here; there is seats, class, price, bags, pets, code.")),
     ],
 )
-def test_a_value_fits_its_schema_or_is_told_what_does(given: dict[str, Any], wrong: Any) -> None:
+def test_a_value_fits_its_schema_or_the_error_says_what_does(given: dict[str, Any], wrong: Any) -> None:
     assert expected_error(given, TRIP) == wrong
 
 
@@ -78,7 +78,7 @@ def test_what_our_tools_take_is_known() -> None:
         ("sendMail", "searchAccounts", False),
     ],
 )
-def test_a_slip_of_the_pen_is_told_from_another_name(name: str, other: str, slip: bool) -> None:
+def test_a_typing_error_is_distinguished_from_another_name(name: str, other: str, slip: bool) -> None:
     assert is_typo(name, other) == slip
 
 
@@ -109,7 +109,7 @@ def test_one_record_has_one_value() -> None:
     assert list(refused.value.fields) == ["expected.effects.1"]
 
 
-def test_what_is_said_of_one_record_on_two_lines_is_one_change() -> None:
+def test_two_lines_about_one_record_are_one_change() -> None:
     golden = talk("Close it", moved("k", stage="open"), "Done.")
     right = talk("Close it", moved("k", stage="won"), moved("k", lead="Mara"), "Done.")
     effects = [update("k", stage="won"), update("k", lead="Mara")]
@@ -184,7 +184,7 @@ def test_calls_and_changes_that_exclude_each_other(expected: dict[str, Any], fie
     assert list(refused.value.fields) == [f"expected.{name}" for name in fields]
 
 
-def test_what_is_expected_was_not_there_before_and_is_not_told_so() -> None:
+def test_expected_values_are_not_described_as_before() -> None:
     golden = talk("Close it", moved("k", stage="won", lead="Mara"), "Done.")
     more = talk("Close it", moved("k", stage="won", lead="Mara", size=2), "Done.")
 
@@ -196,7 +196,7 @@ def test_what_is_expected_was_not_there_before_and_is_not_told_so() -> None:
     assert judged(golden, talk("Close it", "Done."), effects=[])[1].startswith("changed nothing, as expected")
 
 
-def test_values_that_should_have_been_submitted_are_not_told_as_before() -> None:
+def test_values_that_should_have_been_submitted_are_not_described_as_before() -> None:
     effect = {"kind": "response", "type": "terms", "target": "tern", "fields": {"valuation": 148.5, "fit": "good"}}
     golden = filled(148500, session_type="response")
     result = compare_sessions({**golden, "expected": {"effects": [effect]}, "criteria": {"lead": {}}}, golden)

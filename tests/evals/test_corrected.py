@@ -57,7 +57,7 @@ def test_other_changes_of_the_recording_stay_expected() -> None:
 
 @pytest.mark.parametrize("kind", ["agent", "response", "mixed"])
 @pytest.mark.parametrize("value", [148.5, {"value": 148.5, "source": "p. 2"}])
-def test_an_expected_call_stands_in_for_the_recorded_one(kind: str, value: Any) -> None:
+def test_an_expected_call_replaces_the_recorded_one(kind: str, value: Any) -> None:
     expected = {"calls": [{"name": "submitResponse", "arguments": {"values": {"valuation": 148.5}}}]}
     golden = filled(148500, session_type=kind)
 
@@ -133,7 +133,7 @@ def test_asked_figures_of_a_recording_that_was_wrong_are_not_asked_for() -> None
     assert judged(golden, replay, calls=[{"name": "find"}])[0] == "pass"
 
 
-def test_words_that_must_not_be_said_take_the_recorded_words_along() -> None:
+def test_forbidden_words_exclude_the_recorded_wording() -> None:
     golden = talk("Multiple of Kestrel?", "On FY2024 figures Kestrel trades at 11.2 times EBITDA.")
     right = talk("Multiple of Kestrel?", "12.9, trailing.")
 

@@ -150,7 +150,7 @@ def test_a_tool_names_its_target_as_in_a_recording() -> None:
     }
 
 
-def test_a_change_is_said_in_a_few_words() -> None:
+def test_a_change_is_described_in_a_few_words() -> None:
     names = {"c-1": "Deal terms", "e-1": "Halden"}
     said = {
         "update Halden: stage = won, owner = empty": ("updated", "entity", "e-1", {"stage": "won", "owner": None}),

@@ -106,7 +106,7 @@ WON = {"stage": "won"}
         ([("update", "Kestrel", WON)] * 51, "nothing", "At most 50 changes."),
     ],
 )
-def test_what_cannot_be_is_said_under_its_field(
+def test_what_cannot_be_is_reported_under_its_field(
     bench: Bench, sign_in: SignIn, rows: list[Any], place: str, says: str
 ) -> None:
     with bench.acting():

@@ -79,7 +79,7 @@ def test_a_forbidden_tool_says_that_what_it_changed_was_wrong(bench: Bench, sign
         {"should": ["change", "call"], "nothing": "1", **calls(("updateEntity",))},
     ],
 )
-def test_what_excludes_itself_is_said_under_both_fields(
+def test_what_excludes_itself_is_reported_under_both_fields(
     app: Flask, workspace: Workspace, sign_in: SignIn, data: dict[str, Any]
 ) -> None:
     admin = workspace.actor()
@@ -160,7 +160,7 @@ def test_promoting_applies_what_hangs_on_a_message_a_trace_or_a_flag(
     assert status_of(app, admin, others) == {"pending"}
 
 
-def test_a_candidate_takes_along_what_was_said_in_the_chat(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_a_candidate_includes_the_chat_before_it(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
     session_id = ran(app, admin)
     rows = [complain(app, workspace.actor("member"), session_id), complain(app, admin, session_id, "chat")]

@@ -124,7 +124,7 @@ def test_the_api_says_what_to_change_at_each_place(bench: Bench, api: Callable[.
     assert done.status_code == 201, done.text
 
 
-def test_tools_that_nobody_listed_are_taken_as_they_are_told(app: Flask, workspace: Workspace) -> None:
+def test_unlisted_tools_are_taken_as_they_are_given(app: Flask, workspace: Workspace) -> None:
     admin = workspace.actor()
     asked = NewEvent("user.message", {"text": "Book it"})
     called = NewEvent("tool.call", {"id": "1", "name": "book_flight", "arguments": {"seats": "two"}})

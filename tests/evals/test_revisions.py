@@ -126,7 +126,7 @@ def test_of_several_who_edit_at_once_one_wins(app: Flask, workspace: Workspace) 
     assert len(golden["revisions"]) == 1
 
 
-def test_a_history_that_is_full_is_said(
+def test_a_history_that_is_full_is_reported(
     app: Flask, workspace: Workspace, api: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = workspace.actor()

@@ -96,7 +96,7 @@ def test_sets_by_versions_are_runs_of_their_own(bench: Bench, client: FlaskClien
     assert sorted(map(tuple, made)) == sorted((name, v) for name in ("one", "two") for v in (first, worse))
 
 
-def test_what_is_wrong_with_a_start_is_said(bench: Bench, client: FlaskClient) -> None:
+def test_an_invalid_start_is_reported(bench: Bench, client: FlaskClient) -> None:
     assert post(client, RUNS).status_code == 422
     assert post(client, RUNS, set="nothing-here").status_code == 404
     golden = bench.golden("show me the deals")
@@ -223,7 +223,7 @@ def test_a_set_whose_golden_was_replayed_alone_is_not_called_never_replayed(benc
         assert "no run of the whole set yet" in said
 
 
-def test_a_failing_replay_is_said_once_and_with_the_names_of_records(bench: Bench, client: FlaskClient) -> None:
+def test_a_failing_replay_is_reported_once_and_with_the_names_of_records(bench: Bench, client: FlaskClient) -> None:
     bench.golden(WON)
     bench.worse()
     bench.run(set_name="default")

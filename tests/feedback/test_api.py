@@ -106,7 +106,7 @@ def test_what_only_the_product_decides_is_refused(member: Api, count: Callable[.
     assert count() == 0
 
 
-def test_what_is_wrong_with_a_context_is_said_where_it_is(member: Api, count: Callable[..., int]) -> None:
+def test_errors_in_a_context_name_their_place(member: Api, count: Callable[..., int]) -> None:
     whole = "Send a whole number from 0 to 2,147,483,647."
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"context": {"chat_id": "c-1", "message_index": 2**31}}, "context.message_index", whole),

@@ -32,7 +32,7 @@ def status_of(app: Flask, workspace: Workspace, row_id: Any) -> tuple[str, str |
         )  # type: ignore[return-value]
 
 
-def test_rows_say_who_said_what_about_whom(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_rows_name_author_comment_and_agent(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     filled = fill(app, workspace)
     html = soup(sign_in(workspace.actor()).get(URL))
 
@@ -73,7 +73,7 @@ def test_a_failed_session_shows_where_it_failed(app: Flask, workspace: Workspace
     assert "Waits for a decision" in page.text
 
 
-def test_reading_what_someone_said_is_noted(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_reading_feedback_of_others_is_audited(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     filled = fill(app, workspace)
     client = sign_in(workspace.actor())
     client.get(f"{URL}/{filled.ids['reaction']}")
@@ -124,7 +124,7 @@ def test_a_dismissal_keeps_its_note_and_can_be_undone(app: Flask, workspace: Wor
     assert status_of(app, workspace, row) == ("pending", None)
 
 
-def test_of_two_who_decide_one_is_told(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_of_two_who_decide_one_is_refused(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     row = fill(app, workspace).ids["reaction"]
     client = sign_in(workspace.actor())
     post(client, f"{URL}/{row}/review", action="dismissed", notes="First")

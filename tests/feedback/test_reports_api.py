@@ -179,7 +179,7 @@ def test_pages_follow_the_latest_activity(desk: Desk) -> None:
     assert len(desk.period(desk.admin, NOON, NOON + timedelta(hours=1), limit=0)["items"]) == 1
 
 
-def test_turns_with_feedbacks_tell_what_was_said(desk: Desk) -> None:
+def test_turns_with_feedback_include_their_messages(desk: Desk) -> None:
     name, turns = desk.talk(3)
     recent = datetime.now(UTC) - timedelta(days=1)
     desk.react(desk.member, name, turns[0], "ok", recent, text="Thanks")

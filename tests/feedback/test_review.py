@@ -45,7 +45,7 @@ def row(row_id: UUID) -> Feedback:
     return db.session.scalars(select(Feedback).where(Feedback.id == row_id)).one()
 
 
-def test_days_are_those_on_which_something_was_said(workspace: Any) -> None:
+def test_days_are_those_with_feedback(workspace: Any) -> None:
     """The list of a day holds what the day's bar counts, also when it came in later and however else it is narrowed."""
     admin = workspace.actor("admin")
     now = datetime.now(UTC)
@@ -273,7 +273,7 @@ def test_authors_stay_private_where_the_workspace_says_so(workspace: Any) -> Non
         assert feedback_lists.get_feedback(said, actor=member).author == member.name
 
 
-def test_reading_what_someone_said_leaves_a_trace(workspace: Any) -> None:
+def test_reading_feedback_of_others_is_audited(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(member):
         said = give(member)

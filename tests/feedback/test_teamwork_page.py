@@ -75,9 +75,7 @@ def test_a_row_is_taken_given_and_given_back(app: Flask, workspace: Workspace, s
     assert post(client, f"/{uuid4()}/assign", assignee="me").status_code == 404
 
 
-def test_several_rows_change_hands_and_go_back_to_whoever_had_them(
-    app: Flask, workspace: Workspace, sign_in: SignIn
-) -> None:
+def test_several_rows_are_reassigned_and_go_back_on_undo(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     filled = fill(app, workspace)
     rows = [filled.ids[name] for name in ("reaction", "edit", "hostile")]
     admin, owner = workspace.actor("admin"), workspace.actor("owner")

@@ -80,7 +80,7 @@ def one_each(found: list[tuple[str, str]]) -> set[str]:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_one_of_both_stands(app: Flask, workspace: Workspace, member: Api, keyed: bool) -> None:
+def test_one_of_both_counts(app: Flask, workspace: Workspace, member: Api, keyed: bool) -> None:
     for number in range(ROUNDS):
         keys = [{"Idempotency-Key": uuid4().hex} if keyed else None for _ in BOTH]
         doing = [sender(app, member, one, key, message_id=f"m-{number}") for one, key in zip(BOTH, keys, strict=True)]
@@ -88,13 +88,13 @@ def test_one_of_both_stands(app: Flask, workspace: Workspace, member: Api, keyed
         assert one_each(standing(app, workspace)) == {f"m-{one}" for one in range(number + 1)}
 
 
-def test_one_of_both_stands_on_a_trace(app: Flask, workspace: Workspace, member: Api) -> None:
+def test_one_of_both_counts_on_a_trace(app: Flask, workspace: Workspace, member: Api) -> None:
     for number in range(ROUNDS):
         assert at_once(*(sender(app, member, one, trace_id=f"t-{number}") for one in BOTH)) == [201, 201]
     assert one_each(standing(app, workspace)) == {f"t-{number}" for number in range(ROUNDS)}
 
 
-def test_one_stands_after_many_clicks_also_on_what_was_decided(app: Flask, workspace: Workspace, member: Api) -> None:
+def test_one_counts_after_many_clicks_also_on_what_was_decided(app: Flask, workspace: Workspace, member: Api) -> None:
     """Again and again on the same message, taken back in between; what an admin decided about stays, marked."""
     admin = workspace.actor("admin")
     for _ in range(ROUNDS // 2):
@@ -165,7 +165,7 @@ def test_pages_and_programs_wait_for_each_other_without_a_circle(
         assert [name for name, _ in thumbs] == [message]
 
 
-def test_one_stands_in_all_workspaces_of_a_person(
+def test_one_counts_in_all_workspaces_of_a_person(
     app: Flask, make_workspace: Callable[..., Workspace], sign_in: Callable[..., Any]
 ) -> None:
     older, newer = make_workspace("Older"), make_workspace("Newer")

@@ -46,7 +46,7 @@ def test_what_failed_and_what_did_not() -> None:
     assert [output for output in FINE if looks_failed(output)] == []
 
 
-def test_what_the_sender_said_stands() -> None:
+def test_what_the_sender_reports_counts() -> None:
     said = {"call_id": "1", "output": {"error": "expected"}, "is_error": False}
     assert with_error_mark(said) == said
     marked = with_error_mark({"call_id": "1", "output": "Error: x", "is_error": None})

@@ -99,7 +99,7 @@ def test_editing_in_place_keeps_history(app: Flask, workspace: Workspace, sign_i
     assert soup(client.get(f"{URL}/{row}?card=1", headers=HTMX)).select_one("article") is not None
 
 
-def test_whoever_is_late_sees_both_texts(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_who_is_late_sees_both_texts(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     row = fill(app, workspace).ids["correction"]
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():

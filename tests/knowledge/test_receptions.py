@@ -210,7 +210,7 @@ def counted_by(app: Flask, product: Any) -> int:
         return knowledge_usage.count_receptions(actor=product)
 
 
-def test_what_is_said_while_it_is_counted_is_counted_next(app: Flask, workspace: Any) -> None:
+def test_feedback_that_arrives_while_counting_is_counted_next(app: Flask, workspace: Any) -> None:
     admin, member, product = (workspace.actor(role) for role in ("admin", "member", "system"))
     with acting_as(admin):
         used = learn(admin, "Figures are in thousands.")

@@ -83,7 +83,7 @@ def test_members_are_offered_only_what_they_may_open(app: Flask, workspace: Work
     assert not titles(soup(other.get(f"/search?q={filled.ids['correction']}")))
 
 
-def test_what_was_said_is_text_and_nothing_else(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_messages_are_text_and_nothing_else(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     fill(app, workspace)
     client = sign_in(workspace.actor())
 

@@ -191,7 +191,7 @@ def test_a_stranger_is_sent_to_the_sign_in_and_back(app: Flask) -> None:
     assert part.headers["HX-Redirect"].startswith("/")
 
 
-def test_a_role_that_is_too_low_is_told_so(workspace: Workspace, sign_in: SignIn) -> None:
+def test_a_role_that_is_too_low_gets_an_explanation(workspace: Workspace, sign_in: SignIn) -> None:
     answer = sign_in(workspace.actor("member")).get("/admin/agent-review/feedback")
 
     assert answer.status_code == 403

@@ -192,7 +192,7 @@ def test_the_mark_follows_from_the_secret_and_the_rows() -> None:
     assert mark("a", "x") == mark("a", "x")
 
 
-def test_below_the_line_is_said_why() -> None:
+def test_rows_below_the_line_say_why() -> None:
     rows = [row(number, f"Lesson {number}", rank=20 - number) for number in range(1, 15)]
     prompt = format_prompt([*rows, row(99, " \n", kind="insight")], secret=SECRET)
     assert [taken.content for taken in prompt.rows] == [f"Lesson {number}" for number in range(1, 9)]

@@ -40,7 +40,7 @@ def test_a_view_keeps_filters_and_not_the_place_in_the_list(workspace: Any) -> N
         assert actions == {"view.saved"}
 
 
-def test_what_cannot_be_kept_is_said(workspace: Any) -> None:
+def test_what_cannot_be_saved_is_refused_with_a_reason(workspace: Any) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         for name, query, tab, field in (

@@ -101,7 +101,7 @@ def test_views_are_renamed_shared_taken_over_and_deleted(workspace: Workspace, s
     assert "No saved views yet" in soup(client.get(VIEWS)).text
 
 
-def test_what_does_not_fit_is_said_where_it_was_typed(workspace: Workspace, sign_in: SignIn) -> None:
+def test_invalid_input_is_reported_where_it_was_typed(workspace: Workspace, sign_in: SignIn) -> None:
     client = sign_in(workspace.actor())
     save(client, "One")
     save(client, "Two", "q=ltm", shared="1")

@@ -73,7 +73,7 @@ def test_a_search_counts_to_a_thousand_and_shows_the_newest(workspace: Any) -> N
         assert sum(len(part.items) for part in pages) == 1000
 
 
-def test_members_find_and_count_what_they_said(workspace: Any) -> None:
+def test_members_find_and_count_their_own_messages(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(admin):
         fill(admin, 5)

@@ -179,7 +179,7 @@ def test_requests_that_come_together_are_answered_in_turn(connection: socket.soc
     assert [part[-2:] for part in got.split(b"HTTP/1.1 200 OK")[1:]] == [b"%02d" % number for number in range(20)]
 
 
-def test_a_client_that_asks_whether_to_go_on_is_told_so(connection: socket.socket) -> None:
+def test_a_client_that_expects_continue_gets_it(connection: socket.socket) -> None:
     for _ in range(3):
         connection.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -291,7 +291,7 @@ def test_one_address_leaves_threads_for_the_others(serve: Callable[..., int]) ->
         client.close()
 
 
-def test_probes_answer_while_every_thread_hangs_and_the_rest_is_told_to_wait(
+def test_probes_answer_while_every_thread_hangs_and_the_rest_gets_503(
     app: SomeApp, serve: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the database hangs: what waits is answered with 503, and health is answered at once."""

@@ -72,7 +72,7 @@ def test_large_payloads_make_small_parts(workspace: Workspace) -> None:
         assert [len(part.events) for part in parts] == [1, 1, 1]
 
 
-def test_a_part_ends_where_someone_speaks(workspace: Workspace) -> None:
+def test_a_part_ends_at_a_user_message(workspace: Workspace) -> None:
     actor = workspace.actor()
     turn = [("user.message", {"text": "?"})] + [("agent.message", {"text": "."})] * 24
     with acting_as(actor):

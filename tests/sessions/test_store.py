@@ -57,7 +57,7 @@ def test_an_unknown_agent_is_made_with_its_first_version(workspace: Any) -> None
             session_store.create_session(NewSession(agent="Not A Slug"), actor=actor)
 
 
-def test_the_title_is_what_was_first_said(workspace: Any) -> None:
+def test_the_title_is_the_first_message(workspace: Any) -> None:
     actor = workspace.actor("member")
     said = [NewEvent("user.message", {"text": "  Compare\n Kestrel and Bluefin  "})]
     with acting_as(actor):
@@ -203,7 +203,7 @@ def test_a_failure_writes_one_row_of_feedback(workspace: Any) -> None:
         assert row.created_by == workspace.actor("system").id
 
 
-def test_a_session_that_arrives_failed_speaks_for_itself_too(workspace: Any) -> None:
+def test_a_session_that_arrives_failed_becomes_feedback_too(workspace: Any) -> None:
     admin = workspace.actor("admin")
     with acting_as(admin):
         session = create(admin, status="failed", error="The model did not answer")

@@ -40,7 +40,7 @@ def test_a_key_is_shown_once_works_and_is_revoked_at_once(app, workspace, sign_i
     assert soup(client.get(URL)).select_one("table") is None
 
 
-def test_what_does_not_fit_is_said_and_what_was_typed_stays(workspace, sign_in):
+def test_invalid_input_is_reported_and_kept(workspace, sign_in):
     client = sign_in(workspace.actor("admin"))
     for field, wrong in (
         ("name", {"name": " ", "scopes": ["ingest"]}),

@@ -28,7 +28,7 @@ def test_an_invitation_is_shown_once(workspace, sign_in):
     assert client.post(withdraw, data={"csrf_token": client.csrf}).status_code == 404
 
 
-def test_what_does_not_fit_is_said_under_its_field(workspace, sign_in):
+def test_invalid_input_is_reported_under_its_field(workspace, sign_in):
     client = sign_in(workspace.actor("admin"))
 
     answer = client.post(URL, data={"csrf_token": client.csrf, "email": "sam@", "role": "member"})
@@ -79,7 +79,7 @@ def test_removal_ends_the_cookie_at_once(app, workspace, sign_in):
     assert workspace.actor("member").id not in {one.id for one in listed}
 
 
-def test_the_last_owner_is_told_why_not(workspace, sign_in):
+def test_the_last_owner_is_refused_with_a_reason(workspace, sign_in):
     client, owner = sign_in(workspace.actor("owner")), workspace.actor("owner")
     for path, fields in ((f"{URL}/{owner.id}/role", {"role": "admin"}), (f"{URL}/{owner.id}/remove", {})):
         client.post(path, data={"csrf_token": client.csrf, **fields})

@@ -132,7 +132,7 @@ def test_an_account_joins_only_with_proof_that_it_is_theirs(workspace, make_work
     assert (joined.id, joined.name, joined.tenant_id) == (person.id, "Sam", other.id)
 
 
-def test_whoever_is_signed_in_as_the_account_joins_without_the_password(workspace, make_workspace):
+def test_who_is_signed_in_as_the_account_joins_without_the_password(workspace, make_workspace):
     member, other = workspace.actor("member"), make_workspace("Other")
     with acting_as(member):
         email = people.get_person(member.id, actor=member).email

@@ -283,7 +283,7 @@ def set_back(office: Office, task_id: UUID, **span: float) -> None:
             db.session.execute(update(table).where(table.tenant_id == system.tenant_id, own).values(moved))
 
 
-def test_a_task_goes_on_at_its_pace_when_the_clock_is_set_back(office: Office, run_sessions: Callable[[], int]) -> None:
+def test_a_task_keeps_its_pace_when_the_clock_is_set_back(office: Office, run_sessions: Callable[[], int]) -> None:
     task_id = office.task("* * * * *")
     office.set(task_id, next_run_at=ago(seconds=1))
     assert office.look_at_the_clock() == 1
