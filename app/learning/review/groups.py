@@ -1,13 +1,27 @@
 """Groups of feedback that complain about the same thing."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
+from app.learning.review.affinity import affinities
+from app.learning.review.clarity import clearest, read_terms
+from app.learning.review.clusters import cluster, mean_affinity
+from app.learning.review.moments import read_moment, words_of
+from app.learning.review.noise import says_something
+from app.learning.review.scope import find_scope
 from app.learning.review.types import Agent, EntityType, KnownPattern, Pattern, Signal
-from app.text.embeddings import embed, near_pairs
 
-NEAR = 0.55
+__all__ = ["group_signals", "words_of"]
 LABEL_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class Group:
+    """A pattern, and how alike its signals are: the mean log-odds of its pairs."""
+
+    pattern: Pattern
+    likeness: float
 
 
 def group_signals(
@@ -16,43 +30,29 @@ def group_signals(
     agents: Sequence[Agent],
     entity_types: Sequence[EntityType],
     known: Sequence[KnownPattern] = (),
-) -> list[Pattern]:
-    """Signals grouped by agent and meaning; those with no words and no companion are in no group."""
-    own = sorted(signals, key=lambda signal: (signal.occurred_at, signal.id))
-    known_of = {sample.id: pattern.id for pattern in known for sample in pattern.samples}
-    rows = [*own, *(s for pattern in known for s in pattern.samples if s.id not in {signal.id for signal in own})]
-    rows = [row for row in rows if words_of(row)]
-    home = list(range(len(rows)))
-    for a, b, _ in near_pairs(embed([words_of(row) for row in rows]), NEAR):
-        if rows[a].agent_id == rows[b].agent_id:
-            first, second = sorted((home[a], home[b]))
-            home = [first if place == second else place for place in home]
-    members: dict[int, list[Signal]] = {}
-    for place, row in zip(home, rows, strict=True):
-        members.setdefault(place, []).append(row)
-    mine = {signal.id for signal in own}
-    found = (_make_pattern(group, mine, known_of) for group in members.values())
-    return [pattern for pattern in found if pattern.signal_ids]
+) -> list[Group]:
+    """Signals grouped by meaning and by what happened; those without a word are in no group."""
+    own = {signal.id: signal for signal in signals if says_something(signal)}
+    samples = {sample.id: (sample, pattern.id) for pattern in known for sample in pattern.samples}
+    rows = sorted({**{id: sample for id, (sample, _) in samples.items()}, **own}.values(), key=_order)
+    known_of = {id: pattern_id for id, (_, pattern_id) in samples.items()}
+    terms = read_terms(agents, entity_types)
+    near = affinities([read_moment(row, entity_types) for row in rows], [row.agent_id for row in rows])
+    found = []
+    for places in cluster(near, {place for place, row in enumerate(rows) if row.admin_flag}):
+        group = [rows[place] for place in places]
+        if mine := [row for row in group if row.id in own]:
+            pattern_id = next((known_of[row.id] for row in group if row.id in known_of), None)
+            pattern = _make_pattern(clearest(mine, terms), pattern_id, entity_types)
+            found.append(Group(pattern, mean_affinity(near, places)))
+    return found
 
 
-def words_of(signal: Signal) -> str:
-    """What the person said about the answer."""
-    return signal.preferred_answer or signal.comment or signal.follow_up or ""
+def _order(signal: Signal) -> tuple[object, UUID]:
+    return signal.occurred_at, signal.id
 
 
-def clarity(signal: Signal) -> tuple[int, int, str]:
-    """Clearest first: an admin's flag, an edit, a reason, a comment; then the longer text."""
-    kinds = (signal.admin_flag, bool(signal.preferred_answer), bool(signal.comment))
-    return (kinds.index(True) if any(kinds) else len(kinds), -len(words_of(signal)), str(signal.id))
-
-
-def _make_pattern(group: Sequence[Signal], mine: set[UUID], known_of: dict[UUID, UUID]) -> Pattern:
-    ordered = sorted((signal for signal in group if signal.id in mine), key=clarity)
-    known_id = next((known_of[signal.id] for signal in group if signal.id in known_of), None)
-    return Pattern(
-        signal_ids=tuple(signal.id for signal in ordered),
-        label=words_of(ordered[0])[:LABEL_LENGTH] if ordered else "",
-        agent_id=ordered[0].agent_id if ordered else None,
-        entity_type_id=None,
-        known_id=known_id,
-    )
+def _make_pattern(ordered: Sequence[Signal], known_id: UUID | None, kinds: Sequence[EntityType]) -> Pattern:
+    agent_id, entity_type_id = find_scope(ordered, kinds)
+    label = " ".join(words_of(ordered[0]).split())[:LABEL_LENGTH]
+    return Pattern(tuple(row.id for row in ordered), label, agent_id, entity_type_id, known_id)

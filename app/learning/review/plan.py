@@ -1,23 +1,15 @@
 """What becomes of a batch of feedback: proposals, merges, dismissals, and what waits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from app.learning.hygiene.prompt_talk import find_prompt_talk
-from app.learning.review.groups import group_signals, words_of
-from app.learning.review.types import (
-    Agent,
-    Dismissal,
-    EntityType,
-    KnownPattern,
-    Pattern,
-    Plan,
-    Proposal,
-    Rule,
-    Signal,
-)
+from app.learning.review.decide import Decisions, Workspace, decide, is_enough
+from app.learning.review.groups import group_signals
+from app.learning.review.noise import find_noise
+from app.learning.review.types import Agent, Dismissal, EntityType, KnownPattern, Plan, Rule, Signal
 
+__all__ = ["is_enough", "plan_review"]
 WAITS = "Waiting for a second signal."
 
 
@@ -33,45 +25,29 @@ def plan_review(
 ) -> Plan:
     """Decide about each signal. The order of the signals makes no difference."""
     rows = {signal.id: signal for signal in sorted(signals, key=lambda row: (row.occurred_at, row.id))}
-    dismissed = {id: reason for id, row in rows.items() if (reason := _find_noise(row))}
-    open_rows = [row for id, row in rows.items() if id not in dismissed]
-    patterns = group_signals(open_rows, agents=agents, entity_types=entity_types, known=known)
-    proposals = [_propose(pattern, rows) for pattern in patterns if _is_enough(pattern, rows)]
-    used = {id for proposal in proposals for id in proposal.signal_ids}
-    for row in open_rows:
-        if row.id not in used and row.occurred_at < now - timedelta(days=wait_days):
-            dismissed[row.id] = f"No second signal in {wait_days} days."
+    made = Decisions(dismissed={id: reason for id, row in rows.items() if (reason := find_noise(row))})
+    open_rows = {id: row for id, row in rows.items() if id not in made.dismissed}
+    groups = group_signals(open_rows.values(), agents=agents, entity_types=entity_types, known=known)
+    workspace = Workspace(agents, entity_types, rules, list(rows.values()), now.date())
+    for group in groups:
+        decide(group, [rows[id] for id in group.pattern.signal_ids], workspace, made)
+    _wait(open_rows, made, now - timedelta(days=wait_days), wait_days)
+    patterns = [group.pattern for group in groups]
+    return Plan(patterns, made.proposals, made.merges, _group_dismissals(made.dismissed), made.pending)
+
+
+def _wait(rows: Mapping[UUID, Signal], made: Decisions, oldest: datetime, wait_days: int) -> None:
+    """What nobody else says waits, and is dismissed when it has waited long enough."""
+    decided = made.decided()
+    for id, row in rows.items():
+        if id in decided:
+            continue
+        if row.occurred_at < oldest:
+            made.dismissed[id] = f"No second signal in {wait_days} days."
+        else:
+            made.pending[id] = WAITS
+
+
+def _group_dismissals(dismissed: Mapping[UUID, str]) -> list[Dismissal]:
     reasons = sorted(set(dismissed.values()))
-    dismissals = [Dismissal(tuple(id for id in dismissed if dismissed[id] == reason), reason) for reason in reasons]
-    pending = {row.id: WAITS for row in open_rows if row.id not in used and row.id not in dismissed}
-    return Plan(patterns, proposals, (), dismissals, pending)
-
-
-def _find_noise(row: Signal) -> str | None:
-    if find_prompt_talk(words_of(row)):
-        return "It speaks to the reviewer, not about the work."
-    if row.rating == "positive":
-        return "Praise, nothing to change."
-    return None
-
-
-def _is_enough(pattern: Pattern, rows: dict[UUID, Signal]) -> bool:
-    """Two sessions and two authors, or one flag of an admin."""
-    members = [rows[id] for id in pattern.signal_ids]
-    authors = {row.author_id or row.session_id for row in members}
-    sessions = {row.session_id for row in members}
-    return any(row.admin_flag for row in members) or (len(authors) > 1 and len(sessions) > 1)
-
-
-def _propose(pattern: Pattern, rows: dict[UUID, Signal]) -> Proposal:
-    clearest = rows[pattern.signal_ids[0]]
-    reason = f"{len(pattern.signal_ids)} signals say the same."
-    return Proposal(
-        "correction",
-        words_of(clearest),
-        None,
-        pattern.agent_id,
-        pattern.entity_type_id,
-        pattern.signal_ids,
-        reason,
-    )
+    return [Dismissal(tuple(id for id in dismissed if dismissed[id] == reason), reason) for reason in reasons]

@@ -1,0 +1,135 @@
+"""What becomes of one group of signals: a rule to propose, more evidence for one that is there, or neither."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from uuid import UUID
+
+from app.learning.hygiene.checks import Named, Row, World, check_alone
+from app.learning.hygiene.prompt_talk import find_prompt_talk
+from app.learning.review.clarity import CLEAR, Terms, read_terms, score_signal
+from app.learning.review.groups import Group
+from app.learning.review.merge import KnownRules
+from app.learning.review.types import Agent, EntityType, Merge, Pattern, Proposal, Rule, Signal
+from app.learning.review.wording import write_rule
+
+UNCLEAR = "None of these says what to do instead."
+SUSPECT = "Its words speak to a model. A person decides."
+REJECTED = "A person rejected a rule that says the same."
+KNOWN = "The rule says this already."
+ALONE = "replay_failure"
+# People who say the same in nearly the same words are clear enough together.
+ALIKE = 1.5
+
+
+@dataclass
+class Decisions:
+    """What is decided so far."""
+
+    proposals: list[Proposal] = field(default_factory=list)
+    merges: list[Merge] = field(default_factory=list)
+    dismissed: dict[UUID, str] = field(default_factory=dict)
+    pending: dict[UUID, str] = field(default_factory=dict)
+
+    def decided(self) -> set[UUID]:
+        rules: list[Proposal | Merge] = [*self.proposals, *self.merges]
+        return {id for one in rules for id in one.signal_ids} | self.dismissed.keys() | self.pending.keys()
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What a group is judged with. `signals` is the whole batch, which shows what is usual."""
+
+    agents: Sequence[Agent]
+    kinds: Sequence[EntityType]
+    rules: Sequence[Rule]
+    signals: Sequence[Signal]
+    today: date
+
+    @cached_property
+    def terms(self) -> Terms:
+        return read_terms(self.agents, self.kinds)
+
+    @cached_property
+    def known_rules(self) -> KnownRules:
+        return KnownRules(self.rules)
+
+    @cached_property
+    def world(self) -> World:
+        owners: dict[str, set[UUID]] = {}
+        for agent in self.agents:
+            for tool in agent.tools:
+                owners.setdefault(tool.name, set()).add(agent.id)
+        return World(
+            [Named(agent.id, agent.slug, agent.name) for agent in self.agents],
+            [Named(kind.id, kind.slug, kind.name) for kind in self.kinds],
+            frozenset(field for kind in self.kinds for field in kind.fields),
+            {tool: frozenset(ids) for tool, ids in owners.items()},
+        )
+
+
+def is_enough(signals: Sequence[Signal]) -> bool:
+    """Two sessions and two people, an admin's flag, or a failed replay. Rows of the system count by their session."""
+    if any(_speaks_alone(signal) for signal in signals):
+        return True
+    people = {signal.author_id or signal.session_id for signal in signals}
+    return len(people) > 1 and len({signal.session_id for signal in signals}) > 1
+
+
+def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: Decisions) -> None:
+    """Add to the decisions what becomes of a group. A group without enough evidence is left out."""
+    if not is_enough(members):
+        return
+    ids = group.pattern.signal_ids
+    if not (group.likeness >= ALIKE or _is_clear(members, workspace.terms)):
+        made.pending |= dict.fromkeys(ids, UNCLEAR)
+        return
+    draft = write_rule(members, workspace.agents, workspace.kinds, workspace.terms, workspace.signals)
+    if _is_vague(draft.order, workspace):
+        made.pending |= dict.fromkeys(ids, UNCLEAR)
+    elif find_prompt_talk(draft.content):
+        made.pending |= dict.fromkeys(ids, SUSPECT)
+    else:
+        _propose(
+            Proposal(draft.type, draft.content, draft.context, *_scope(group.pattern), ids, _count_evidence(members)),
+            workspace,
+            made,
+        )
+
+
+def _propose(proposal: Proposal, workspace: Workspace, made: Decisions) -> None:
+    same = workspace.known_rules.find_same(proposal)
+    if same is None:
+        made.proposals.append(proposal)
+    elif same.rejected:
+        made.dismissed |= dict.fromkeys(proposal.signal_ids, REJECTED)
+    else:
+        made.merges.append(Merge(same.id, proposal.signal_ids, KNOWN))
+
+
+def _scope(pattern: Pattern) -> tuple[UUID | None, UUID | None]:
+    return pattern.agent_id, pattern.entity_type_id
+
+
+def _speaks_alone(signal: Signal) -> bool:
+    return signal.admin_flag or signal.kind == ALONE
+
+
+def _is_clear(signals: Sequence[Signal], terms: Terms) -> bool:
+    return any(_speaks_alone(signal) or score_signal(signal, terms) >= CLEAR for signal in signals)
+
+
+def _is_vague(order: str, workspace: Workspace) -> bool:
+    return any(one.check == "vague" for one in check_alone(Row(order), workspace.world, workspace.today))
+
+
+def _count_evidence(signals: Sequence[Signal]) -> str:
+    people = len({signal.author_id or signal.session_id for signal in signals})
+    sessions = len({signal.session_id for signal in signals})
+    flag = ", with an admin's flag" if any(signal.admin_flag for signal in signals) else ""
+    return f"{_count(people, 'person', 'people')} in {_count(sessions, 'session', 'sessions')}{flag}."
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,174 @@
+"""The text of a rule: what to do and when, from the clearest of the feedback."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import mul
+
+from app.learning.hygiene.words import TOKEN, is_content_word, stem
+from app.learning.review.affinity import UNSEEN
+from app.learning.review.clarity import Terms, score_text, split_sentences
+from app.learning.review.fixes import find_fix
+from app.learning.review.moments import content_words, said_of
+from app.learning.review.types import Agent, EntityType, Signal
+from app.text.embeddings import embed
+
+MAX_SENTENCE, MAX_COMMENT, MAX_CONTENT, MAX_CONTEXT = 240, 400, 600, 120
+MAX_WHEN, MIN_WHEN_SHARE = 4, 0.5
+SAME = 0.7
+CENTRAL = 2.0
+# A second sentence says something that the first does not, and is as clear as one.
+SECOND = 0.5
+INSTANCE = re.compile(r"\b[A-Z]{1,4}-?\d{2,}\w*|\S+@\S+|\+?\d[\d ]{7,}|https?:\S*|\bwww\.\S+")
+MOOD = re.compile(r"(?:!{2,}|\?{2,}|[:;]-?[()D]|\b(?:omg|wtf|lol|ffs|pls|damn)\b)", re.IGNORECASE)
+PAST = re.compile(r"\b(?:was|were|had|did|didn['’]?t|told|said|sent|gave|went|came|took|made|got)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A rule before it has a scope. `order` is what it says to do, `content` that with what it is about, and `context`
+    says when it applies."""
+
+    type: str
+    order: str
+    content: str
+    context: str | None
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    text: str
+    place: int
+    score: float
+    vector: Sequence[float]
+
+
+def write_rule(
+    signals: Sequence[Signal],
+    agents: Sequence[Agent],
+    kinds: Sequence[EntityType],
+    terms: Terms,
+    others: Sequence[Signal] = (),
+) -> Draft:
+    """The rule that these signals ask for, the clearest of them first."""
+    fix = find_fix(signals, agents, kinds, others)
+    parts = [fix] if fix else []
+    parts += [_finish(sentence) for sentence in _choose(_sentences(signals, terms))]
+    if example := _example(signals):
+        parts.append(example)
+    order = " ".join(dict.fromkeys(parts))
+    topic = find_topic(signals, others)
+    content = f"About {topic}: {order}" if topic else order
+    return Draft(_pick_type(order, fix), order, content[:MAX_CONTENT], find_occasion(signals, others))
+
+
+def find_topic(signals: Sequence[Signal], others: Sequence[Signal]) -> str | None:
+    """What these signals have in common and others have not, in two or three of their own words."""
+    texts = [f"{signal.question or ''} {said_of(signal)} {signal.answer or ''}" for signal in signals]
+    return (
+        " and ".join(
+            _common_words(texts, [f"{one.question or ''} {said_of(one)} {one.answer or ''}" for one in others], 2, 0.5)
+        )
+        or None
+    )
+
+
+def find_occasion(signals: Sequence[Signal], others: Sequence[Signal]) -> str | None:
+    """The words in which people asked, where most of them asked in the same ones."""
+    asked = [signal.question or "" for signal in signals]
+    words = _common_words(asked, [one.question or "" for one in others], MAX_WHEN, MIN_WHEN_SHARE)
+    return f"asked about {', '.join(words)}"[:MAX_CONTEXT] if words else None
+
+
+def _common_words(texts: Sequence[str], all_texts: Sequence[str], most: int, share: float) -> list[str]:
+    """Words that most of some texts have and few of all do, the most telling first."""
+    if len(texts) < 2:
+        return []
+    inside = [list(dict.fromkeys(content_words(text))) for text in texts]
+    count = Counter(mark for words in inside for mark in {stem(word) for word in words})
+    everywhere = Counter(mark for text in all_texts for mark in {stem(word) for word in content_words(text)})
+    form: dict[str, str] = {}
+    for word in (word for words in inside for word in words):
+        form.setdefault(stem(word), word)
+    needed, population = max(2, share * len(texts)), len(all_texts) + UNSEEN
+    lift = {
+        mark: number * math.log(population / max(1, everywhere[mark]))
+        for mark, number in count.items()
+        if number >= needed and everywhere[mark] * len(texts) <= number * population / 2
+    }
+    best = sorted(lift, key=lambda mark: (-lift[mark], mark))[:most]
+    return [form[mark] for mark in best]
+
+
+def _sentences(signals: Sequence[Signal], terms: Terms) -> list[_Sentence]:
+    """What people said, sentence by sentence, each with how well it would stand as a rule."""
+    found = [(place, text) for place, signal in enumerate(signals) for text in _own_sentences(signal)]
+    vectors = embed([text for _, text in found])
+    whole = embed([" ".join(said_of(signal) for signal in signals)])
+    scored = []
+    for (place, text), vector in zip(found, vectors, strict=True):
+        central = sum(map(mul, vector, whole[0]))
+        flag = 2.0 * signals[place].admin_flag
+        scored.append(_Sentence(text, place, score_text(text, terms) + flag + CENTRAL * central - _flaws(text), vector))
+    return sorted(scored, key=lambda one: (-one.score, one.place, one.text))
+
+
+def _own_sentences(signal: Signal) -> Iterator[str]:
+    """The sentences of a reason, whole where they are short; of an edit, those that the answer did not have."""
+    if signal.admin_flag and signal.comment:
+        yield " ".join(signal.comment.split())
+        return
+    for text in (signal.comment, signal.follow_up if not signal.comment else None):
+        sentences = split_sentences(text or "")
+        yield from [" ".join(sentences)] if len(" ".join(sentences)) <= MAX_SENTENCE / 2 else sentences
+    if signal.preferred_answer:
+        had = {sentence.lower() for sentence in split_sentences(signal.answer or "")}
+        for sentence in split_sentences(signal.preferred_answer):
+            if sentence.lower() not in had and not re.search(r"\d", sentence):
+                yield sentence
+
+
+def _flaws(text: str) -> float:
+    """What makes a sentence about one case, or about a mood."""
+    short, long = len(content_words(text)) < 3, len(text) > MAX_SENTENCE
+    flaws = 1.0 * len(INSTANCE.findall(text)) + 0.7 * bool(MOOD.search(text)) + 0.3 * bool(PAST.search(text))
+    return flaws + 0.5 * ("?" in text) + 1.0 * short + 1.0 * long + 0.3 * bool(re.search(r"\d", text))
+
+
+def _choose(sentences: Sequence[_Sentence]) -> list[str]:
+    """The best sentence, and one of another person that adds to it."""
+    if not sentences:
+        return []
+    first = sentences[0]
+    for other in sentences[1:]:
+        near = sum(map(mul, first.vector, other.vector))
+        if other.place != first.place and other.score >= SECOND and near < SAME:
+            return [first.text, other.text]
+    return [first.text]
+
+
+def _finish(text: str) -> str:
+    text = " ".join(text.split())[:MAX_COMMENT].rstrip(";,")
+    text = text[:1].upper() + text[1:] if text[:1].islower() and not re.match(r"[a-z]+[A-Z_]", text) else text
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _example(signals: Sequence[Signal]) -> str | None:
+    """The answer that somebody wanted, as an example."""
+    wanted = next((signal.preferred_answer for signal in signals if signal.preferred_answer), None)
+    return f"Answer as in “{' '.join(wanted.split())[:MAX_SENTENCE]}”." if wanted else None
+
+
+def _pick_type(content: str, fix: str | None) -> str:
+    """A wrong value or fact is a correction, a way of working a lesson, and what only states a fact an insight."""
+    if fix and " before " in fix:
+        return "lesson"
+    if fix:
+        return "correction"
+    words = {token.lower() for token in TOKEN.findall(content) if is_content_word(token)}
+    ordered = words & {"first", "before", "always", "never", "check", "look", "ask"}
+    return "lesson" if ordered else "correction"

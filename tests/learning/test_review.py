@@ -1,0 +1,158 @@
+"""The reviewer without a model: its rules, and how well it does on labelled weeks of feedback."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.learning.review.plan import plan_review
+from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Plan, Rule, Signal, Tool
+from scripts.review_weeks import NOW, Week, read_week, score_week
+
+TOOLS = (Tool("getPrice", False, "Price of a ticket.", ("route", "fare")), Tool("bookSeat", True, "Book a seat."))
+FERRY = Agent(UUID(int=1), "ferry-desk", "Ferry Desk", "You sell tickets.", TOOLS)
+PORT = Agent(UUID(int=2), "port-office", "Port Office", "You plan the piers.")
+CREW = EntityType(UUID(int=3), "crew-list", "Crew list", ("captain", "mates"))
+REASONS = (
+    "Prices to passengers include the harbour tax, so use fare=total.",
+    "The harbour tax is missing from this price again.",
+    "Price without the harbour tax, they pay 4 euro more at the pier",
+)
+
+
+def complaint(text: str | None, person: int | None, **changes: object) -> Signal:
+    """A thumb down for a price that was given without tax."""
+    row = Signal(
+        id=uuid4(),
+        kind="signal",
+        source_type="chat",
+        rating="negative",
+        origin="user",
+        occurred_at=NOW - timedelta(days=1),
+        signal="not_helpful",
+        comment=text,
+        author_id=person and UUID(int=100 + person),
+        session_id=uuid4(),
+        agent_id=FERRY.id,
+        question="What is a ticket to Brodick for a passenger?",
+        answer="A ticket to Brodick costs 12.00.",
+        calls=(Call("getPrice", {"route": "Brodick", "fare": "net"}, False, {"price": 12.0}),),
+    )
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def plan(*signals: Signal, rules: tuple[Rule, ...] = (), known: tuple[KnownPattern, ...] = ()) -> Plan:
+    return plan_review(signals, agents=[FERRY, PORT], entity_types=[CREW], rules=rules, now=NOW, known=known)
+
+
+def test_three_people_who_say_the_same_give_one_rule_for_their_agent() -> None:
+    signals = [complaint(text, person) for person, text in enumerate(REASONS, 1)]
+
+    [proposal] = plan(*signals).proposals
+
+    assert set(proposal.signal_ids) == {signal.id for signal in signals}
+    assert (proposal.agent_id, proposal.entity_type_id) == (FERRY.id, None)
+    assert "fare=total" in proposal.content
+    assert proposal.reason == "3 people in 3 sessions."
+
+
+def test_one_person_or_one_session_is_not_enough() -> None:
+    same_person = [complaint(text, 1) for text in REASONS]
+    session = uuid4()
+    same_session = [complaint(text, person, session_id=session) for person, text in enumerate(REASONS, 1)]
+
+    for signals in (same_person, same_session):
+        found = plan(*signals)
+        assert not found.proposals
+        assert set(found.pending) == {signal.id for signal in signals}
+
+
+def test_a_flag_of_an_admin_and_a_failed_replay_are_enough_alone() -> None:
+    flag = complaint(REASONS[0], 1, kind="flag", admin_flag=True)
+    replay = complaint(REASONS[0], None, kind="replay_failure", origin="system")
+
+    assert [one.signal_ids for one in plan(flag).proposals] == [(flag.id,)]
+    assert [one.signal_ids for one in plan(replay).proposals] == [(replay.id,)]
+
+
+def test_a_rule_that_is_there_gets_the_signals_and_one_that_was_rejected_does_not_come_back() -> None:
+    signals = [complaint(text, person) for person, text in enumerate(REASONS, 1)]
+    [proposal] = plan(*signals).proposals
+    live = Rule(uuid4(), "correction", proposal.content, None, FERRY.id, None, "active")
+    rejected = replace(live, state="inactive", rejected=True)
+
+    merged, refused = plan(*signals, rules=(live,)), plan(*signals, rules=(rejected,))
+
+    assert [(merge.rule_id, merge.signal_ids) for merge in merged.merges] == [(live.id, proposal.signal_ids)]
+    assert not merged.proposals
+    assert not refused.proposals
+    assert [one.reason for one in refused.dismissals] == ["A person rejected a rule that says the same."]
+
+
+def test_a_single_signal_waits_and_then_is_dismissed() -> None:
+    fresh, old = complaint(REASONS[1], 1), complaint(REASONS[1], 1, occurred_at=NOW - timedelta(days=15))
+
+    assert list(plan(fresh).pending) == [fresh.id]
+    assert [(one.signal_ids, one.reason) for one in plan(old).dismissals] == [
+        ((old.id,), "No second signal in 14 days.")
+    ]
+
+
+def test_new_signals_join_the_pattern_they_are_near_to() -> None:
+    before = complaint(REASONS[0], 1)
+    known = KnownPattern(uuid4(), (before,))
+
+    [pattern] = plan(complaint(REASONS[1], 2), complaint(REASONS[2], 3), known=(known,)).patterns
+
+    assert pattern.known_id == known.id
+    assert before.id not in pattern.signal_ids
+
+
+@pytest.fixture(scope="module")
+def dev() -> Week:
+    return read_week("dev")
+
+
+def test_the_order_of_the_signals_makes_no_difference(dev: Week) -> None:
+    shuffled = list(dev.signals)
+    random.Random(7).shuffle(shuffled)
+
+    assert dev.plan(shuffled) == dev.plan()
+
+
+def test_two_processes_decide_the_same() -> None:
+    code = "from scripts.review_weeks import read_week; print(read_week('dev').plan())"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_every_signal_is_in_one_decision_at_most(dev: Week) -> None:
+    found = dev.plan()
+    decided = [id for one in (*found.proposals, *found.merges, *found.dismissals) for id in one.signal_ids]
+
+    assert len(decided) == len(set(decided))
+    assert set(decided) | set(found.pending) == {signal.id for signal in dev.signals}
+    assert not set(decided) & set(found.pending)
+
+
+@pytest.mark.parametrize(("name", "recall", "precision"), [("dev", 0.8, 0.9), ("held", 0.6, 0.75)])
+def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precision: float) -> None:
+    week = read_week(name)
+    score = score_week(week, week.plan())
+
+    assert score.recall >= recall
+    assert score.precision >= precision
+    assert score.scope >= 0.8
+    assert score.duplicates == 0
