@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-JOIN = -1.25
+JOIN = -1.0
 STAY = -2.2
 SURELY = 2.0
 SURE_PAIR = 0.0

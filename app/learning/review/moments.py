@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.learning.hygiene.words import TOKEN, is_content_word, stem
+from app.learning.hygiene.words import is_content_word, stem
 from app.learning.review.types import Call, EntityType, Signal
-from app.text.words import split_name
+from app.text.words import TOKEN, split_name
 
 MAX_VALUE = 24
 MAX_LEAVES = 200

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from app.learning.hygiene.words import TOKEN, is_content_word, stem
+from app.learning.hygiene.words import is_content_word, stem
 from app.learning.review.affinity import UNSEEN
 from app.learning.review.clarity import Terms, score_text, split_sentences
 from app.learning.review.fixes import find_fix
 from app.learning.review.moments import content_words, said_of
 from app.learning.review.types import Agent, EntityType, Signal
 from app.text.embeddings import embed
+from app.text.words import TOKEN
 
 MAX_SENTENCE, MAX_COMMENT, MAX_CONTENT, MAX_CONTEXT = 240, 400, 600, 120
 MAX_WHEN, MIN_WHEN_SHARE = 4, 0.5
