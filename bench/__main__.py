@@ -7,8 +7,8 @@ import sys
 from importlib import import_module
 
 ALL = (
-    "start", "binding", "search", "tabs", "feedback_post", "ingest", "executor", "evals", "prompt", "verdicts",
-    "connections", "mixed", "memory",
+    "start", "binding", "search", "tabs", "charts", "feedback_post", "ingest", "executor", "evals", "prompt",
+    "verdicts", "connections", "mixed", "memory",
 )  # fmt: skip
 
 

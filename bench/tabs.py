@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,9 @@ def fill(admin: Any, wanted: tuple[int, ...]) -> None:
 
 
 @contextmanager
-def browsing(place: Path, wanted: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+def browsing(
+    place: Path, wanted: tuple[int, ...], fill: Callable[[Any, Any], None] = fill
+) -> Iterator[tuple[Any, Any]]:
     """An app with so many rows, and the browser of an admin."""
     from app import create_app
     from app.config import Settings
@@ -178,7 +180,7 @@ def queries(app: Any, client: Any, path: str) -> int:
     """How many statements a page takes besides sign-in and binding."""
     from sqlalchemy import event
 
-    from app.db import db
+    from app.db import db, direct
 
     seen: list[str] = []
 
@@ -186,11 +188,20 @@ def queries(app: Any, client: Any, path: str) -> int:
         if not re.search(r"bind_credential|set_config\('app\.tenant_id'", statement):
             seen.append(statement)
 
+    def execute(connection: Any, statement: str, *rest: Any, **more: Any) -> Any:
+        note(connection, None, statement)
+        return really(connection, statement, *rest, **more)
+
     with app.app_context():
         engine = db.engine
+    really = direct.execute
     event.listen(engine, "before_cursor_execute", note)
-    ok(client, path)
-    event.remove(engine, "before_cursor_execute", note)
+    direct.execute = execute
+    try:
+        ok(client, path)
+    finally:
+        direct.execute = really
+        event.remove(engine, "before_cursor_execute", note)
     return len(seen)
 
 

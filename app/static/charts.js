@@ -28,11 +28,14 @@
 
   const figureOf = (host) => JSON.parse(host.querySelector("script").textContent);
 
-  /* A matrix is as wide as its columns need and scrolls in its own box; on a phone its labels are short. */
+  /* A matrix is as wide as its columns need and scrolls in its own box; on a phone labels are short. */
   const fitted = (layout, host) => {
-    const column = layout.meta?.column;
-    if (!column) return { ...layout, width: host.clientWidth };
     const narrow = host.clientWidth < NARROW;
+    const { column, short } = layout.meta;
+    if (!column) {
+      const annotations = narrow ? layout.annotations?.map((label, at) => ({ ...label, text: short[at] })) : layout.annotations;
+      return { ...layout, annotations, width: host.clientWidth };
+    }
     const left = narrow ? 124 : layout.margin.l;
     const labels = narrow ? layout.yaxis.ticktext.map((text) => (text.length > 18 ? `${text.slice(0, 17)}…` : text)) : layout.yaxis.ticktext;
     const columns = Math.round(layout.xaxis.range[1] + 0.5);

@@ -174,8 +174,8 @@ def get_run_with_row(run_id: UUID, *, actor: Actor) -> tuple[EvalRun, RunRow]:
 
 
 def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
-    """The newest runs of a set: so many that count for it, apart by whether they were scheduled, and so many of
-    the others. One query."""
+    """The newest runs of a set: so many that count for it and were scheduled, so many that count and were not, and the
+    same of the others. One query."""
     kinds = [counts_for_set(), EvalRun.triggered_by == "scheduled"]
     return _newest(limit, kinds, EvalRun.set_name == set_name, actor=actor)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
@@ -26,6 +26,7 @@ _MARKER_LINES = {
 }
 _INK, _FAINT = "var(--u-ink)", "var(--u-ink-3)"
 MAX_LABEL = 34
+MAX_NAME = 24
 
 
 def cell_text(cell: Cell | None) -> str:
@@ -93,9 +94,14 @@ def matrix_figure(
             "ticktext": [_escape(value_line(row.title, MAX_LABEL)) for row in rows],
             "tickfont": {"color": _INK, "size": 12},
         },
-        meta={"links": [sorts[column.key][0] for column in columns], "column": 62},
+        meta={"links": [sorts[column.key][0] for column in columns], "column": _column_width(names.values())},
     )
     return _plain(go.Figure(heat, layout))
+
+
+def _column_width(names: Iterable[str]) -> int:
+    """Room in pixels for the longest name of a column."""
+    return max([62, *(10 + 6 * min(len(name), MAX_NAME) for name in names)])
 
 
 def _cell_hover(row: GoldenRow, column: Column, names: Mapping[str, str]) -> str:
@@ -108,7 +114,7 @@ def _cell_hover(row: GoldenRow, column: Column, names: Mapping[str, str]) -> str
 
 def _header(place: int, column: Column, name: str) -> dict[str, Any]:
     told, change = header_lines(column)
-    lines = [_escape(value_line(name, 24)), told, change]
+    lines = [_escape(value_line(name, MAX_NAME)), told, change]
     return {
         "x": place, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "captureevents": True,
         "text": "<br>".join(line for line in lines if line), "font": {"size": 11.5, "color": "var(--u-ink-2)"},
@@ -140,7 +146,7 @@ def trend_figure(
             annotations=labels,
             xaxis={**_AXIS, "range": [-0.6, len(points) - 0.4], "showgrid": False, **_day_ticks(points)},
             yaxis={**_AXIS, "range": [0, 104], "showline": False, **_PERCENT_TICKS},
-            meta={"links": links},
+            meta={"links": links, "short": [_short_label(label["text"]) for label in labels]},
         ),
     )
     return _plain(figure)
@@ -208,6 +214,11 @@ def _marker_label(kind: str, markers: Sequence[Marker]) -> str:
     return f"{len(markers)} {word}{'' if len(markers) == 1 else 's'}"
 
 
+def _short_label(text: str) -> str:
+    """For a phone: `v4`, or only how many."""
+    return text.partition(" ")[0]
+
+
 def _marker_hover(kind: str, markers: Sequence[Marker]) -> str:
     one, many = MARKER_WORDS[kind]
     titles = [_escape(value_line(marker.title, 60)) for marker in markers[:4]]
@@ -217,7 +228,7 @@ def _marker_hover(kind: str, markers: Sequence[Marker]) -> str:
 
 def _day_ticks(points: Sequence[Point]) -> dict[str, Any]:
     """The day of a run where it is another than that of the run before, of a few runs."""
-    days = [day(point.at) for point in points]
+    days = [day(point.at).rpartition(" ")[0] for point in points]
     places = [place for place, name in enumerate(days) if place == 0 or name != days[place - 1]]
     places = places[:: max(1, -(-len(places) // 6))]
     return {"tickvals": places, "ticktext": [days[place] for place in places]}
