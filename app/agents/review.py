@@ -3,7 +3,7 @@ its own with its events. No transaction is open while it decides."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,8 +26,8 @@ from app.services.workspaces.store import get_settings
 
 Result = TypeVar("Result")
 Decision = Proposal | Merge | Dismissal
-# Asks a model what to do about the feedback of a proposal; None leaves it pending.
-Judge = Callable[[Proposal, Batch, World], Awaitable[None]]
+# Asks a model what to do about the feedback of a proposal.
+Judge = Callable[[Proposal, Batch, World, dict[UUID, UUID]], Awaitable[None]]
 PATTERNS_AT_ONCE = 50
 RETURNED = "It is in a pattern that has this rule."
 APPLY: dict[type, Callable[..., Done]] = {
@@ -96,7 +96,7 @@ class Reviewer:
             await self.apply(decision, batch, saved)
         for proposal in plan.proposals:
             if self.judge is not None and not self.dry_run:
-                await self.judge(proposal, replace(batch.of(proposal.signal_ids), by_model=True), world)
+                await self.judge(proposal, replace(batch.of(proposal.signal_ids), by_model=True), world, saved)
             else:
                 await self.apply(proposal, batch, saved)
         decided = {id for decision in [*settled, *plan.proposals] for id in decision.signal_ids}
@@ -167,12 +167,16 @@ class Reviewer:
         return None
 
     def _carry_out(self, decision: Decision, batch: Batch, saved: dict[UUID, UUID]) -> None:
+        self._write(self.carry_out(decision, batch, saved).events)
+
+    def carry_out(self, decision: Decision, batch: Batch, saved: dict[UUID, UUID]) -> Done:
+        """Carry out a decision in the open transaction. Whoever calls writes its events."""
         done = APPLY[type(decision)](decision, batch, self.actor, self.lease.session_id)
         if done.row_id is not None:
             found = {saved[id] for id in decision.signal_ids if id in saved}
             patterns.link_rule(found, done.row_id, actor=self.actor)
-        self._write(done.events)
         runs.note_step(self.lease.session_id, actor=self.actor, **self._done(decision, done))
+        return done
 
     def _done(self, decision: Decision, done: Done) -> dict[str, Any]:
         if isinstance(decision, Dismissal):
@@ -187,6 +191,10 @@ class Reviewer:
     async def refuse(self, what: dict[str, Any], why: str) -> None:
         """Report what was tried and not allowed."""
         await self._note([], refused=[{**what, "why": why}])
+
+    async def leave(self, batch: Batch, decided: Collection[UUID]) -> None:
+        """Report what of a group stays pending."""
+        await self._note([], left_pending=len(batch.signals.keys() - set(decided)))
 
     async def _note(self, events: Sequence[NewEvent], **done: Any) -> None:
         def work() -> None:

@@ -4,12 +4,14 @@ Each batch of events is committed as it happens, under the lease. A run that die
 process that claims the session continues from them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from app.actor import Actor
@@ -19,11 +21,13 @@ from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.tools import RunConnections
 from app.agents.replay_tools import RecordedTools
 from app.agents.review import Reviewer
+from app.agents.review_model import ModelReview
 from app.agents.slots import FOR_PEOPLE, FOR_REPLAYS, NO_LIMIT, ModelAccess, Rank, next_rank, run_of_agent, server_named
-from app.agents.turn import Answer, RunFailed, StopRequested, Threads, Turn, Usage
+from app.agents.turn import Answer, Record, RunFailed, StopRequested, Threads, Turn, Usage
 from app.config import Settings, redact, redact_text
 from app.errors import Problem
 from app.evals.trace import Run as Trace
+from app.formats.agent_config import OFFLINE
 from app.formats.model_slots import read_model_slots, slots_for
 from app.services.evals import replays as eval_replays
 from app.services.evals.replays import Replay
@@ -34,6 +38,9 @@ from app.services.sessions.events import NewEvent, SessionFull, full_reason
 from app.services.sessions.leases import Lease, LeaseLost, RunOutcome
 from app.services.workspaces import identity
 from app.tools import Tool, find_tool, tailor_tools, tools_of
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
 
 log = logging.getLogger("upshot")
 INTERNAL_ERROR = "Something broke inside Upshot while this session ran; the server's log says what."
@@ -159,8 +166,29 @@ class Run:
         """Review feedback, which takes as long as there is feedback; the agent's limits hold for each group that its
         model is asked about."""
         reviewer = Reviewer(self.lease, self.threads, work.actor, bool(work.dry_run))
+        configured, loop = work.config.model or self.settings.model, asyncio.get_running_loop()
+        if configured != OFFLINE:
+            model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
+            self.usage.model = reviewer.model = configured
+            asking = ModelReview(reviewer, work, model, self.usage, self._record, partial(self._group_turn, work))
+            reviewer.judge = asking.judge
         said = await reviewer.run()
         return self._completed(work, Answer(said), [NewEvent("agent.message", {"text": said})])
+
+    def _group_turn(
+        self,
+        work: RunInputs,
+        model: Model,
+        tools: dict[str, Tool],
+        record: Record,
+        usage: Usage,
+        deadline: asyncio.Timeout,
+    ) -> Turn:
+        """The turn in which the model of a review is asked about one group of feedback."""
+        self.deadline = deadline
+        write = partial(leases.record, self.lease)
+        access = self._access(work.config.model)
+        return Turn(work, model, tools, self.threads, record, self._draft, usage, write, None, access)
 
     async def _answer(self, work: RunInputs, history: History) -> Answer:
         if work.kind == "endpoint":

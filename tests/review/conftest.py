@@ -11,6 +11,8 @@ import pytest
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback, SharedContext
+from app.services.agents import edit as agent_edit
+from app.services.agents import versions
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.review import runs
 from app.services.review.runs import Review
@@ -54,6 +56,13 @@ class Desk:
             session_id = runs.start_review(actor=self.admin, **more)
         self.run_sessions()
         return self.of(session_id)
+
+    def limits(self, **limits: int) -> None:
+        """Give the review agent other limits."""
+        with acting_as(self.admin), transaction():
+            agent = versions.resolve_agent("feedback-review-agent", actor=self.admin)
+            number = agent.current_version
+            agent_edit.edit_agent(agent.id, {"limits": limits}, version=number, actor=self.admin)
 
     def of(self, session_id: UUID) -> Review:
         with acting_as(self.admin):

@@ -116,14 +116,15 @@ SELECT a.id, a.slug, a.name, v.config FROM agents AS a
 TYPES = """
 SELECT id, slug, name, fields FROM entity_types WHERE tenant_id = %(tenant)s AND archived_at IS NULL ORDER BY slug
 """
-# A proposal that is out of use and never was in use was rejected, or merged by a person.
+# A proposal that is out of use, and was neither in use nor withdrawn, was rejected by a person.
 RULES = f"""
 SELECT r.id, r.type, r.content, r.context, r.agent_id, r.entity_type_id, r.state,
        r.state IN ('inactive', 'deleted') AND r.metadata ? 'proposed' AND NOT EXISTS (
            SELECT FROM shared_context_history AS h
-            WHERE h.tenant_id = r.tenant_id AND h.shared_context_id = r.id AND h.action = 'active')
+            WHERE h.tenant_id = r.tenant_id AND h.shared_context_id = r.id
+               AND h.action IN ('active', 'withdrawn'))
   FROM shared_context AS r
- WHERE r.tenant_id = %(tenant)s AND NOT r.metadata ? 'replaces'
+ WHERE r.tenant_id = %(tenant)s AND NOT r.metadata ?| ARRAY['replaces', 'retires']
  ORDER BY r.state IN ('active', 'proposed') DESC, r.updated_at DESC, r.id LIMIT {MAX_RULES}
 """
 KNOWN = f"""
