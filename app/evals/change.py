@@ -1,7 +1,6 @@
 """How the verdict on a golden changed from one run to another."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from app.evals.verdict import FAIL, FLAKY, PASS
 
@@ -23,12 +22,6 @@ def change_of(before: str | None, now: str | None) -> str | None:
     if before not in _RANK:
         return NEW
     return SAME if before == now else WORSE if _RANK[now] < _RANK[before] else BETTER
-
-
-def count_changes(pairs: Iterable[tuple[str | None, str | None]]) -> dict[str, int]:
-    """How many goldens changed in which way, from pairs of verdicts before and now."""
-    counted = Counter(change_of(before, now) for before, now in pairs)
-    return {change: counted[change] for change in CHANGES}
 
 
 def describe_changes(counts: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.evals.change import change_of, count_changes, describe_changes
+from app.evals.change import CHANGES, change_of, describe_changes
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,13 @@ def test_what_changed(before: str | None, now: str | None, change: str | None) -
     assert change_of(before, now) == change
 
 
-def test_changes_are_counted_and_described() -> None:
-    others = [("fail", "pass"), ("pass", "pass"), (None, "fail"), ("pass", "errored"), ("pass", None)]
-    pairs = [("pass", "fail")] * 6 + others
-    counts = count_changes(pairs)
-    assert counts == {"worse": 6, "better": 1, "same": 1, "new": 1, "errored": 1}
-    assert describe_changes(counts) == "6 worse, 1 better"
-    assert describe_changes(count_changes([("pass", "pass"), (None, "fail")])) == "no change"
-    assert describe_changes(count_changes([(None, "fail"), ("pass", "errored")])) == ""
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"worse": 6, "better": 1, "same": 1, "new": 1, "errored": 1}, "6 worse, 1 better"),
+        ({"same": 1, "new": 1}, "no change"),
+        ({"new": 1, "errored": 1}, ""),
+    ],
+)
+def test_changes_are_described(counts: dict[str, int], words: str) -> None:
+    assert describe_changes(dict.fromkeys(CHANGES, 0) | counts) == words

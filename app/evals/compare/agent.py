@@ -155,9 +155,9 @@ def _new_effects(wanted: Sequence[WantedCall], replay: Sequence[Call], names: Ma
     for one in wanted:
         among = [call for call in free if call.name == one[0]]
         if among:
-            likest = max(among, key=lambda call: covered_share(call.name, one[1], call.arguments))
-            free.remove(likest)
-            found.append(replace(change_of_call(_with_arguments(likest, one)), sequence=0, call_id=None))
+            best_match = max(among, key=lambda call: covered_share(call.name, one[1], call.arguments))
+            free.remove(best_match)
+            found.append(replace(change_of_call(_with_arguments(best_match, one)), sequence=0, call_id=None))
     return rename_effects(found, names)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, get_own
 from app.db.paging import not_a_cursor
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, Message, User
@@ -104,14 +104,7 @@ def find_chat(external_id: str, *, actor: Actor) -> Chat | None:
 
 def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Actor) -> list[Message]:
     """Add messages at the end. Their places are given under a lock, so two who write at once do not collide."""
-    chat = db.session.scalar(
-        select(Chat)
-        .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if chat is None:
-        raise NotFound(NO_CHAT)
+    chat = get_own(Chat, chat_id, "conversation", actor=actor, lock=True)
     _check(messages, actor)
     turn = _last_turn(chat)
     masking = masking_for(actor)

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, get_own
 from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
 from app.evals.snapshot import SNAPSHOT_BYTES
 from app.evals.verdict import read_policy
@@ -144,15 +144,7 @@ def require_admin(actor: Actor, action: str = "decides what is golden") -> None:
 
 def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:
     """The session as it is now, locked until the transaction ends."""
-    session = db.session.scalar(
-        select(AgentSession)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if session is None:
-        raise NotFound("There is no such session in this workspace.")
-    return session
+    return get_own(AgentSession, session_id, "session", actor=actor, lock=True)
 
 
 def check_promotable(session: AgentSession, actor: Actor) -> None:

@@ -97,10 +97,10 @@ class SessionFilters(Filters):
         if not names:
             return None
         columns = {self.declared()[name].column or name for name in names}
-        # Whether there was an error is enough; its text would be carried through the scan.
+        # Whether there was an error is enough; its text would be read by the scan.
         errors = {"has_error": AgentSession.error.is_not(None)}
-        carried = {name: errors[name] if name in errors else getattr(AgentSession, name) for name in sorted(columns)}
-        return ScanWindow(carried, lambda row: self._compare(row, names), SCAN_LIMIT)
+        scanned = {name: errors[name] if name in errors else getattr(AgentSession, name) for name in sorted(columns)}
+        return ScanWindow(scanned, lambda row: self._compare(row, names), SCAN_LIMIT)
 
 
 COLUMNS: tuple[Any, ...] = (
