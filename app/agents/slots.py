@@ -90,7 +90,7 @@ class Slots:
             self._let_in()
 
     def _let_in(self) -> None:
-        """Let in whoever may enter now."""
+        """Let in the runs that may enter now."""
         while self._waiting and self.used < self._waiting[0].most:
             waiter = heapq.heappop(self._waiting)
             waiter.let_in = True
@@ -149,7 +149,7 @@ async def run_of_agent(agent_id: object, most: int, rank: Rank) -> AsyncIterator
 
 @dataclass(frozen=True)
 class ModelAccess:
-    """The way of one run to its model server. The time limit of the run stands still while it waits."""
+    """The way of one run to its model server. The time limit of the run does not run while it waits."""
 
     server: ModelServer
     most: int

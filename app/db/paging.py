@@ -238,6 +238,6 @@ def _scan(
 
 
 def count_up_to(id: Any, where: list[Condition], most: int = MAX_COUNT) -> int:
-    """Count the rows that meet the conditions; one more than `most` stands for all beyond."""
+    """Count the rows that meet the conditions; one more than `most` means more than that."""
     few = select(id).where(*where).limit(most + 1).subquery()
     return db.session.scalar(select(func.count()).select_from(few)) or 0

@@ -68,7 +68,7 @@ def _range(part: str, least: int, most: int) -> range:
         raise ValueError(part)
     first, last, step = (int(group) if group else None for group in found.groups())
     low = least if first is None else first
-    # A step without an end, such as 5/10, goes on to the greatest value.
+    # A step without an end, such as 5/10, runs to the greatest value.
     high = last if last is not None else low if first is not None and step is None else most
     if not least <= low <= high <= most or (step is not None and not 1 <= step <= most):
         raise ValueError(part)

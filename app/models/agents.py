@@ -57,7 +57,7 @@ class AgentVersion(Row):
     version: Mapped[int]
     config: Mapped[json_object]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    # Why it was written, in the words of whoever did.
+    # Why it was written, in the words of its author.
     note: Mapped[str | None]
 
 

@@ -65,7 +65,7 @@
       await navigator.clipboard.writeText(button.dataset.copy);
       say("Copied.", "success");
     } catch {
-      say("The browser did not let us copy. Select the text and copy it by hand.");
+      say("The browser did not let us copy. Select the text and copy it yourself.");
     }
   };
 

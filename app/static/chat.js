@@ -58,7 +58,7 @@
   };
   const lost = (is) => { const line = part()?.querySelector(".u-lost"); if (line) line.hidden = !is; };
 
-  /* Whoever reads the end goes on reading the end. */
+  /* A page scrolled to its end stays there. */
   const live = () => document.getElementById("live");
   const atEnd = () => live().getBoundingClientRect().bottom - innerHeight < 80;
   const toEnd = () => live()?.scrollIntoView({ block: "end" });

@@ -2,7 +2,7 @@
    The open row is the address's #fragment, so that Back, reload and a shared link all mean the same. */
 (() => {
   const list = () => document.querySelector("[data-list]");
-  /* Rows of a folded group are not there for whoever walks. */
+  /* The keyboard skips rows of a folded group. */
   const rows = () => [...document.querySelectorAll("[data-list] [data-row]")].filter((row) => row.checkVisibility());
   const panel = () => document.getElementById("panel");
   const openRow = () => document.querySelector("[data-row].is-open");
@@ -32,7 +32,7 @@
 
   const focusRow = (row) => (row?.querySelector("[data-open], [data-go]") ?? row)?.focus({ preventScroll: true });
 
-  /* Fetch the row's page as a panel. One request at a time: whoever walks fast sees the row they stopped at. */
+  /* Fetch the row's page as a panel. One request at a time: moving fast shows the row where it stopped. */
   const load = async (row, focus) => {
     mark(row);
     row.scrollIntoView({ block: "nearest" });

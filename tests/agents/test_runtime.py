@@ -356,7 +356,7 @@ def small_budget() -> Iterator[None]:
 @pytest.mark.parametrize("steps", [["x" * 3000], [["y" * 3000, Call("listSharedContext")], "Never said."]])
 def test_a_run_beyond_the_budget_of_its_session_fails_and_says_why(stage: Stage, steps: list[Any]) -> None:
     seen = stage.play(*steps, **CONTEXT)
-    reason = "The session reached its budget of 2 KB of events, so the run could not go on."
+    reason = "The session reached its budget of 2 KB of events, so the run could not continue."
     assert (seen.session.status, seen.session.error) == ("failed", reason)
     assert seen.session.full_at is not None
     assert seen.types == ["context.loaded", "user.message", "session.failed"]

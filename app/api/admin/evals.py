@@ -142,7 +142,7 @@ class GoldenChange(Body):
     expected: dict[str, Any] | None = Field(
         None, description="What should have happened, as for a new golden. Null or {}: the recording counts again."
     )
-    recorded_is_right: bool = Field(False, description="The recorded run is right, whoever complained about it.")
+    recorded_is_right: bool = Field(False, description="The recorded run is right, despite complaints about it.")
     reason: str | None = Field(None, max_length=MAX_REASON_CHARS, description="Why the expectations change.")
     revision: int | None = Field(
         None, ge=0, description="The `revision` that you read; 409 when there is a newer one by now."

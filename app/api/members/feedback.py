@@ -135,7 +135,7 @@ class FeedbackPage(Answer):
 
 
 class KnowledgeLink(Answer):
-    """Knowledge that this feedback stands behind."""
+    """Knowledge that this feedback supports."""
 
     id: UUID
     type: str

@@ -98,7 +98,7 @@ def _items(schema: Schema) -> Schema:
 
 
 def read_value(text: str, schema: Schema = _OPEN) -> Any:
-    """The value that a text stands for; an empty text is null. What does not fit stays text, for a check to refuse."""
+    """The value that a text describes; an empty text is null. What does not fit stays text, for a check to refuse."""
     text = text.strip()
     if not text:
         return None

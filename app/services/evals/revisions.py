@@ -48,7 +48,7 @@ class Revision:
 def revise_expectations(
     session_id: UUID, given: Revision, *, actor: Actor, at: datetime | None = None
 ) -> Mapping[str, Any]:
-    """Replace what a golden is held to and keep what that was. Runs under way go on with what they began with."""
+    """Replace what a golden is held to and keep what that was. Runs under way keep what they started with."""
     require_admin(actor)
     session = lock_session(session_id, actor=actor)
     golden: dict[str, Any] | None = session.meta.get("golden")

@@ -1,6 +1,6 @@
 """Pending failures of one eval run as one line of the feed, so that an admin decides them together.
 
-Nothing is stored for a group: its line stands where its first row would, and the others are left out of the list. They
+Nothing is stored for a group: its line replaces its first row, and the others are left out of the list. They
 count all the same, so that a page, its tab and the database speak of the same number of rows.
 """
 
@@ -118,7 +118,7 @@ def _read_leaders(filters: FeedbackFilters, page: Page, matches: Matches | None,
 
 
 def _follows(row: Any, at: Any, id: Any, filters: FeedbackFilters, matches: Matches | None, actor: Actor) -> Condition:
-    """Whether a row belongs to a group and another of it stands before it in the list."""
+    """Whether a row belongs to a group and another row of it comes before it in the list."""
     other = aliased(Feedback)
     here, there = tuple_(at, id), tuple_(filters.order(other), other.id)
     before = exists().where(

@@ -190,8 +190,10 @@ class SessionFull(Problem):
 
 
 def full_reason() -> str:
-    """Why a run of ours could not go on."""
-    return f"The session reached its budget of {format_bytes(session_budget())} of events, so the run could not go on."
+    """Why a run of ours could not continue."""
+    return (
+        f"The session reached its budget of {format_bytes(session_budget())} of events, so the run could not continue."
+    )
 
 
 def use_budget(most: int) -> None:

@@ -124,7 +124,7 @@ def progress_of(session_id: UUID, *, actor: Actor) -> Progress:
 
 @dataclass(frozen=True)
 class ChatState:
-    """The state of a conversation: its agent, its length, who spoke last, and the latest run."""
+    """The state of a conversation: its agent, its length, whose message is last, and the latest run."""
 
     chat: Chat
     last_role: str | None

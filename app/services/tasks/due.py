@@ -1,7 +1,7 @@
 """Scheduled work when its time has come. Each time runs once, however many processes look at the clock.
 
 The clock is the database's, the times are UTC. What was missed while nothing ran is made up for once, not once for
-each time. When the clock is set back, a task goes on at its usual pace: it neither waits until the clock is again where
+each time. When the clock is set back, a task keeps its usual pace: it neither waits until the clock is again where
 it was, nor runs again what it has just run.
 """
 

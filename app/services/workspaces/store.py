@@ -91,7 +91,7 @@ def _add_review_agent(system: Actor) -> None:
 
 
 def system_actor(tenant_id: UUID) -> Actor:
-    """The product's own actor in a workspace. For another workspace than that of whoever acts, ask before the work
+    """The product's own actor in a workspace. For a workspace other than the acting person's, ask before the work
     begins: to look there, what is open ends."""
     current: Actor | None = db.session().info.get("actor")
     if current is not None and current.tenant_id == tenant_id:

@@ -91,7 +91,7 @@ class ResponseForm:
         return {one.name: {"value": one.read(), **({"source": one.source} if one.source else {})} for one in filled}
 
     def with_errors(self, refusal: Invalid) -> ResponseForm:
-        """The same form with a sentence under each field that is wrong; the first field stands for the whole."""
+        """The same form with a sentence under each field that is wrong; errors without a field go under the first."""
         known = {f"value.{one.name}" for one in self.inputs}
         named = {name.replace("values.", "value.", 1): sentence for name, sentence in refusal.fields.items()}
         errors = {name: sentence for name, sentence in named.items() if name in known}

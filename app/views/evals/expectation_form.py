@@ -216,7 +216,7 @@ class ExpectationForm:
 
 
 def order_of(name: str) -> tuple[int, ...]:
-    """Where a field stands among those of the form, to sort by."""
+    """The position of a field in the form, to sort by."""
     row = re.fullmatch(r"(call|change)-(\d+)-([a-z]+)(?:-(\d+))?", name)
     section = row[1] if row else name
     place = _SECTIONS.index(section) if section in _SECTIONS else len(_SECTIONS)

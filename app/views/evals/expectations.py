@@ -112,7 +112,7 @@ def save_expectations(session_id: UUID) -> Any:
         errors = dict(sorted(place_errors(form, refusal, {}).items(), key=lambda one: order_of(one[0])))
         return _edit_page(row, form, _material(session_id), 422, errors=errors, **sent)
     except Stale as refusal:
-        # Saving once more is a decision: the form goes on from what there is now.
+        # Saving once more is a decision: the form continues from what is stored now.
         more = {**sent, "revision": refusal.current, "stale": refusal.detail}
         return _edit_page(row, form, _material(session_id), 409, **more)
     except Refused as refusal:

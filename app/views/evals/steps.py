@@ -32,14 +32,14 @@ CHANGES = {
 }
 
 
-# How an effect stands to the golden's, as its class, state and sign.
+# How an effect compares with the golden's: its class, state and sign.
 SAME_EFFECT, LOST, ADDED = ("", "pass", "✓ same"), ("missing", "fail", "− missing"), ("missing", "fail", "+ added")
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How one replay stands to the golden: the class of its cell, the state of its sign, the sign, and which replay it
-    is where there are two."""
+    """How one replay compares with the golden: the class of its cell, the state of its sign, the sign, and which of two
+    replays it is."""
 
     css: str
     state: str
@@ -79,7 +79,7 @@ class StepRow:
 
 
 def effect_rows(now: Sequence[EffectPair], before: Sequence[EffectPair] | None = None) -> list[EffectRow]:
-    """What each side changed; with an earlier replay, what it changed stands between."""
+    """What each side changed; what an earlier replay changed goes between them."""
     if before is None:
         return [EffectRow((one.golden, one.differs), [(one.replay, one.differs)], [_effect_mark(one)]) for one in now]
     return list(_joined_effects(now, before))

@@ -20,7 +20,7 @@ JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz",
 RETRY_SECONDS = 5
 
 
-# What happened, and what to do; the sentence of the error itself stands between them.
+# What happened, and what to do; the sentence of the error itself goes between them.
 WORDS = {
     400: ("That link isn't valid", "Go back, load the page again and try once more."),
     403: ("This is not open to you", "Ask an admin of your workspace if you need it."),

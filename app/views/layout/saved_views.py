@@ -73,7 +73,7 @@ def list_views() -> Any:
 
 
 def _page(errors: dict[str, str] | None = None, changed: UUID | None = None, status: int = 200) -> Response:
-    """All views. With `errors` what was sent stands in its form again: `changed` names it, or it is a new one."""
+    """All views. With `errors` the form shows what was sent: `changed` names it, or it is a new one."""
     rows = saved_views.list_views(actor=g.actor)
     by_tab = {tab: [row for row in rows if row.tab == tab] for tab in FILTERS}
     groups = [(tab, url_for(f"{tab}.index"), found) for tab, found in by_tab.items() if found]
@@ -95,7 +95,7 @@ def _flags() -> dict[str, bool]:
 @bp.post("/admin/agent-review/views")
 @access("admin")
 def save_view() -> Any:
-    """Keep a list under a name, and go on with it."""
+    """Save a list under a name and return to it."""
     tab, name, query = (request.form.get(field, "") for field in ("tab", "name", "query"))
     try:
         with transaction():

@@ -40,7 +40,7 @@ class Part:
 
 @dataclass
 class Turn:
-    """What one side did before the other spoke. Feedback names it by one of its `ids`."""
+    """What one side did before the other's turn. Feedback names it by one of its `ids`."""
 
     name: str
     agent: bool
@@ -91,7 +91,7 @@ def session_steps(events: Sequence[Event], *, version: str = "", answers: Sequen
     """The steps of a session. `answers` are results that come after the last of these events."""
     results = results_by_call([*events, *answers])
     parts = [(event, part) for event in events if (part := _part(event, results))]
-    # What is loaded before anybody spoke belongs to the first answer.
+    # What is loaded before the first message belongs to the first answer.
     loaded = [part for _, part in takewhile(lambda pair: pair[1].kind == "loaded", parts)]
     number, asked = 0, None
     for event, part in parts[len(loaded) :]:
