@@ -22,7 +22,7 @@ TOOLS_OF_GROUP = {
         "listEntityTypes", "searchEntities", "listEntities", "getEntity", "listResponses", "listCriteriaSets",
     ),
     "entities-write": ("createEntity", "updateEntity", "submitResponse"),
-    "agents-admin": ("listAgents", "getAgent", "updateAgentConfig"),
+    "agents-admin": ("listAgents", "getAgent", "updateAgentConfig", "updateEntityType", "withdrawDraft"),
 }  # fmt: skip
 TOOL_GROUPS = tuple(TOOLS_OF_GROUP)
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)

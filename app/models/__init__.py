@@ -1,7 +1,7 @@
 """All tables, so that importing this package fills the metadata."""
 # ruff: noqa: F401 - other packages import them from here
 
-from app.models.agents import Agent, AgentVersion, Task, TaskTick
+from app.models.agents import Agent, AgentVersion, ChangeDraft, Task, TaskTick
 from app.models.conversations import Chat, Message
 from app.models.entities import Entity, EntityResponse, EntityType
 from app.models.evals import (

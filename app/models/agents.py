@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, Uuid, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.types import flag, json_object, timestamp, write_time
@@ -16,6 +16,7 @@ from app.models.base import Row, addressable, index, one_of, within
 AGENT_KINDS = ("builtin", "endpoint", "external")
 # What an endpoint does, it does for real, and it has no way yet to say that it can tell a replay from a request.
 REPLAYABLE_KINDS = ("builtin",)
+DRAFT_STATUSES = ("open", "approved", "rejected", "withdrawn")
 TICK_STATUSES = ("claimed", "done", "failed", "skipped", "abandoned")
 
 
@@ -44,7 +45,8 @@ class Agent(Row):
 
 
 class AgentVersion(Row):
-    """What an agent was at one time: instructions, model, tools. Never changed after it was written."""
+    """What an agent was at one time: instructions, model, tools. Never changed after it was written. Numbers below zero
+    are drafts that were tried out on goldens: no version that the agent had."""
 
     __tablename__ = "agent_versions"
     __table_args__ = (
@@ -59,6 +61,48 @@ class AgentVersion(Row):
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     # Why it was written, in the words of its author.
     note: Mapped[str | None]
+
+
+class ChangeDraft(Row):
+    """A change of an agent or an entity type that an agent proposed. `before` and `after` hold all of it; it is stale
+    once the agent or the type is no longer what `before` says."""
+
+    __tablename__ = "change_drafts"
+    __table_args__ = (
+        addressable(),
+        within("agents", "agent_id", ondelete="CASCADE"),
+        within("entity_types", "entity_type_id", ondelete="CASCADE"),
+        within("sessions", "session_id", ondelete="SET NULL"),
+        within("agents", "created_by_agent_id", ondelete="SET NULL"),
+        within("agent_versions", "trial_version_id", ondelete="SET NULL"),
+        index("change_drafts_status_idx", "tenant_id, status, created_at DESC, id DESC"),
+        index("change_drafts_recent_idx", "tenant_id, created_at DESC, id DESC"),
+        index("change_drafts_feedback_idx", "feedback_ids", postgresql_using="gin"),
+        index("change_drafts_agent_idx", "tenant_id, agent_id", where="agent_id IS NOT NULL"),
+        CheckConstraint(one_of("status", DRAFT_STATUSES), name="status_known"),
+        CheckConstraint("coalesce(agent_id, entity_type_id) IS NOT NULL", name="has_target"),
+        CheckConstraint("agent_id IS NULL OR base_version IS NOT NULL", name="agent_has_base"),
+        CheckConstraint("(status = 'open') = (decided_at IS NULL)", name="ends"),
+    )
+
+    agent_id: Mapped[UUID | None]
+    entity_type_id: Mapped[UUID | None]
+    base_version: Mapped[int | None]
+    before: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    after: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    reason: Mapped[str | None]
+    status: Mapped[str] = mapped_column(server_default="open")
+    session_id: Mapped[UUID | None]
+    # The feedback behind it: open while the draft is, applied or dismissed with it.
+    feedback_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
+    created_by_agent_id: Mapped[UUID | None]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    trial_version_id: Mapped[UUID | None]
+    trial_run_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
+    decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    decided_at: Mapped[datetime | None]
+    decision_note: Mapped[str | None]
+    created_at: Mapped[write_time] = mapped_column()
 
 
 class Task(Row):

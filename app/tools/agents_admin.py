@@ -1,14 +1,16 @@
-"""Tools to read and tune other agents. They create none, and give none more permissions than it had."""
+"""Tools to read other agents and to draft changes of agents and entity types, which a person approves. They create
+none, and give none more permissions than it had."""
 
 from typing import Any
 from uuid import UUID
 
 from pydantic import Field
 
-from app.errors import Forbidden, Invalid
+from app.errors import Forbidden
 from app.formats.agent_config import Skill
 from app.models import Agent
 from app.services.agents import versions
+from app.services.review import drafts
 from app.services.sessions.events import NewEvent
 from app.tools.base import Arguments, NoArguments, Outcome, ToolScope, answer, pick, tool
 
@@ -32,6 +34,21 @@ class UpdateAgentConfig(OneAgent):
         None, max_length=20, description="Those of its tool groups that it keeps; none can be added."
     )
     reason: str | None = Field(None, max_length=1000, description="Why, in a sentence.")
+    source_feedback_id: UUID | None = Field(None, description="The feedback that it was learned from.")
+
+
+class UpdateEntityType(Arguments):
+    id: UUID = Field(description="The entity type.")
+    name: str | None = Field(None, min_length=1, max_length=120, description="What it is called from then on.")
+    fields: dict[str, dict[str, Any]] | None = Field(
+        None, max_length=50, description="New fields, and fields with another JSON schema; the others stay."
+    )
+    reason: str | None = Field(None, max_length=1000, description="Why, in a sentence.")
+    source_feedback_id: UUID | None = Field(None, description="The feedback that it was learned from.")
+
+
+class OneDraft(Arguments):
+    id: UUID = Field(description="The draft.")
 
 
 @tool(GROUP, scope="admin")
@@ -55,19 +72,42 @@ def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
 
 @tool(GROUP, writes=True, scope="admin")
 def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outcome:
-    """Change an agent's instructions or skills, or take tool groups from it, as a new version. Earlier versions stay
-    and an admin can go back to one."""
+    """Draft a change of an agent's instructions or skills, or take tool groups from it. The agent stays as it is until
+    a person approves. A newer draft of yours for the same agent replaces the earlier one."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
     config = _load_config(agent, scope)
-    given = arguments.model_dump(exclude={"id", "reason"}, exclude_none=True)
+    given = arguments.model_dump(exclude={"id", "reason", "source_feedback_id"}, exclude_none=True)
     _check_allowed(agent, config, given, scope)
-    changed = [name for name in given if given[name] != config.get(name)]
-    if not changed:
-        raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
-    version = versions.save_version(agent.id, config | given, actor=scope.actor, note=arguments.reason)
-    done = {"version": version.version, "changed": changed}
+    changed = {name: given[name] for name in given if given[name] != config.get(name)}
+    draft = drafts.draft_agent(
+        agent.id, changed, actor=scope.actor, reason=arguments.reason, session_id=scope.session_id,
+        feedback_ids=_signals(arguments.source_feedback_id),
+    )  # fmt: skip
+    done = {"draft_id": draft.id, "status": draft.status, "changed": list(changed)}
     payload = {"agent_id": agent.id, "agent": agent.slug, **done, "reason": arguments.reason}
     return answer(NewEvent("agent.updated", payload), id=agent.id, slug=agent.slug, **done)
+
+
+@tool(GROUP, writes=True, scope="admin")
+def update_entity_type(arguments: UpdateEntityType, scope: ToolScope) -> Outcome:
+    """Draft a change of a kind of record: its name, new fields, or the type and description of a field. It stays as it
+    is until a person approves. No field is taken away."""
+    draft = drafts.draft_type(
+        arguments.id, arguments.fields or {}, name=arguments.name, actor=scope.actor, reason=arguments.reason,
+        session_id=scope.session_id, feedback_ids=_signals(arguments.source_feedback_id),
+    )  # fmt: skip
+    return answer(id=arguments.id, draft_id=draft.id, status=draft.status)
+
+
+@tool(GROUP, writes=True, scope="admin")
+def withdraw_draft(arguments: OneDraft, scope: ToolScope) -> Outcome:
+    """Withdraw a draft of your own that nobody decided about yet."""
+    draft = drafts.withdraw_draft(arguments.id, actor=scope.actor)
+    return answer(id=draft.id, status=draft.status)
+
+
+def _signals(feedback_id: UUID | None) -> list[UUID]:
+    return [feedback_id] if feedback_id else []
 
 
 def _check_allowed(agent: Agent, config: dict[str, Any], given: dict[str, Any], scope: ToolScope) -> None:

@@ -19,7 +19,7 @@ GROUPS = {
     "feedback-review": "Read feedback and say what became of it.",
     "entities-read": "Find and read records.",
     "entities-write": "Make and change records, and submit responses about them.",
-    "agents-admin": "Read other agents and change what they are told.",
+    "agents-admin": "Read other agents, and draft changes of them and of entity types.",
 }
 
 

@@ -14,6 +14,7 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
+from app.services.review import drafts
 from app.services.sessions import transcript as session_transcript
 from app.services.sessions.events import NewEvent
 from app.tools.base import Arguments, Cursor, Limit, Outcome, ToolScope, answer, pick, tool
@@ -97,8 +98,8 @@ def get_feedback(arguments: OneFeedback, scope: ToolScope) -> Outcome:
 @tool(GROUP, writes=True, scope="admin")
 def review_feedback(arguments: ReviewFeedback, scope: ToolScope) -> Outcome:
     """Close a row of feedback, with notes. Before applied, do something about it: propose knowledge with its id as
-    sourceFeedbackId, or update the agent. While a proposal waits for a person, the row becomes reviewed and is closed
-    when they decide."""
+    sourceFeedbackId, or draft a change of the agent with it. While one waits for a person, the row becomes reviewed and
+    is closed when they decide."""
     status: str = arguments.action
     outcome: dict[str, Any] | None = None
     if arguments.action == "applied":
@@ -114,7 +115,7 @@ def _settle_applied(row: FeedbackRow, scope: ToolScope) -> tuple[str, dict[str, 
     if "active" in states:
         rule = states["active"]
         return "applied", {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
-    if "proposed" in states:
+    if "proposed" in states or drafts.waits_for_draft(row.id, actor=scope.actor):
         return "reviewed", None
     changed = _find_saved_version(row, scope)
     if changed is not None:

@@ -178,7 +178,12 @@ def short_id(value: UUID | str) -> str:
 
 
 def with_version(slug: str | None, version: int | None) -> str:
-    return " ".join(word for word in (slug, f"v{version}" if version else "") if word)
+    return " ".join(word for word in (slug, version_name(version) if version else "") if word)
+
+
+def version_name(number: int) -> str:
+    """A version of an agent. Below zero it is a draft that was tried out."""
+    return f"v{number}" if number > 0 else "draft"
 
 
 def initials(name: str) -> str:

@@ -75,6 +75,8 @@ ROWS = {
     "feedback_pattern_rows": "(feedback_id, pattern_id, occurred_at)"
     " VALUES ('{feedback}', '{feedback_patterns}', now())",
     "review_runs": "(session_id, trigger) VALUES ('{sessions}', 'manual')",
+    "change_drafts": "(agent_id, base_version, before, after, session_id, created_by_agent_id, created_by)"
+    " VALUES ('{agents}', 1, '{{}}', '{{\"instructions\": \"Quote the page\"}}', '{sessions}', '{agents}', '{users}')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 

@@ -23,7 +23,7 @@ NAMED = {
         "listEntityTypes", "searchEntities", "listEntities", "getEntity", "listResponses", "listCriteriaSets",
     },
     "entities-write": {"createEntity", "updateEntity", "submitResponse"},
-    "agents-admin": {"listAgents", "getAgent", "updateAgentConfig"},
+    "agents-admin": {"listAgents", "getAgent", "updateAgentConfig", "updateEntityType", "withdrawDraft"},
 }  # fmt: skip
 KNOWLEDGE = ["content", "context", "agentId", "entityTypeId", "sourceFeedbackId"]
 SIGNATURES = {
@@ -72,7 +72,7 @@ def test_descriptions_roles_and_marks_are_sound() -> None:
         assert (tool.scope == "admin") == (tool.role == "admin"), tool.name
         assert tool.scope in SCOPES or tool.group in {"entities-read", "entities-write"}
         assert tool.writes == tool.name.startswith(
-            ("add", "create", "update", "deactivate", "review", "save", "submit")
+            ("add", "create", "update", "deactivate", "review", "save", "submit", "withdraw")
         ), tool.name
 
 

@@ -12,6 +12,7 @@ from app.db import db
 from app.models import AuditEntry, Feedback
 from app.services.agents import versions
 from app.services.knowledge import rows as knowledge_rows
+from app.services.review import drafts
 from tests.tools.conftest import Bench
 
 
@@ -93,13 +94,29 @@ def test_a_rejected_proposal_dismisses_its_feedback(bench: Bench) -> None:
     assert stored(bench, signal).status == "dismissed"
 
 
-def test_a_changed_agent_is_an_outcome(bench: Bench) -> None:
-    signal = bench.feedback()
+def test_an_approved_draft_is_an_outcome(bench: Bench) -> None:
+    signal, other = bench.feedback(), bench.feedback(comment="Again last year's figure")
     reviewer = other_agent(bench)
-    bench.ok("updateAgentConfig", {"id": str(bench.agent_id), "instructions": "State the basis."}, actor=reviewer)
+    words = {"id": str(bench.agent_id), "instructions": "State the basis.", "sourceFeedbackId": str(signal)}
+    draft_id = UUID(str(bench.ok("updateAgentConfig", words, actor=reviewer)["draft_id"]))
     given = {"id": str(signal), "action": "applied", "notes": "Told it."}
-    found = bench.ok("reviewFeedback", given, actor=reviewer)
-    assert found["outcome"] == {"kind": "agent_version", "id": str(bench.agent_id), "text": "deal-analyst v2"}
+    assert bench.ok("reviewFeedback", given, actor=reviewer)["status"] == "reviewed", "a person has to approve"
+    refused = {"id": str(other), "action": "applied", "notes": "Told it."}
+    assert "Nothing was done" in bench.refused("reviewFeedback", refused, actor=reviewer)
+    bench.within(lambda: drafts.approve_draft(draft_id, actor=bench.actor()))
+    row = stored(bench, signal)
+    assert row.status == "applied"
+    assert row.outcome == {"kind": "agent_version", "id": str(bench.agent_id), "text": "deal-analyst v2"}
+
+
+def test_a_rejected_draft_dismisses_its_feedback_until_it_is_opened_again(bench: Bench) -> None:
+    signal = bench.feedback()
+    words = {"id": str(bench.agent_id), "instructions": "Never ask.", "sourceFeedbackId": str(signal)}
+    draft_id = UUID(str(bench.ok("updateAgentConfig", words, actor=other_agent(bench))["draft_id"]))
+    bench.within(lambda: drafts.reject_draft(draft_id, actor=bench.actor(), note="It must ask."))
+    assert stored(bench, signal).review_notes == "The draft made of it was rejected: It must ask."
+    bench.within(lambda: drafts.reopen_draft(draft_id, actor=bench.actor()))
+    assert stored(bench, signal).status == "pending"
 
 
 def test_a_person_decides_without_an_outcome(bench: Bench) -> None:

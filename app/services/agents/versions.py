@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
@@ -104,6 +104,14 @@ def add_version(
     return version
 
 
+def add_trial_version(agent_id: UUID, config: dict[str, Any], *, actor: Actor) -> AgentVersion:
+    """Write a draft so that goldens can be replayed with it. It is in no list of versions and never becomes current."""
+    actor.check_admin("Only an admin changes agents.")
+    agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
+    lowest = db.session.scalar(select(func.min(AgentVersion.version)).where(*versions_of(agent))) or 0
+    return add_version(agent_id, min(lowest, 0) - 1, config, actor, note="Draft")
+
+
 def version_id(agent: Agent, number: int | None = None, *, field: str = "agent_version") -> UUID:
     """The id of one version of an agent; the current one by default. `field` is the name that an error uses."""
     wanted = number or agent.current_version
@@ -120,7 +128,7 @@ def versions_of(agent: Agent) -> tuple[Any, ...]:
 def list_versions(agent_id: UUID, *, actor: Actor, before: int | None = None, limit: int = 50) -> Sequence[Any]:
     """Versions, newest first, as `id, version, author, created_at, note`; what they hold is read one by one."""
     version = AgentVersion
-    where = [version.tenant_id == actor.tenant_id, version.agent_id == agent_id]
+    where = [version.tenant_id == actor.tenant_id, version.agent_id == agent_id, version.version > 0]
     if before is not None:
         where.append(version.version < before)
     # An external agent is created by the first person who talks with it, so its author may have to be hidden.

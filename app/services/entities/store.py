@@ -12,9 +12,9 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, get_own
 from app.db.paging import Page, Slice, read_page
-from app.errors import Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused, Stale
 from app.models import AgentSession, Entity, EntityType
 from app.services import audit
 from app.services.entities.responses import list_responses
@@ -72,6 +72,10 @@ MAX_WORK = 20
 MAX_WORDS = 12
 MIN_WORD = 2
 SCAN_LIMIT = 500
+MAX_TYPE_NAME = 120
+MAX_FIELDS = 200
+# How many records are held against a changed field.
+MAX_CHECKED = 10_000
 
 
 def create_type(
@@ -81,15 +85,54 @@ def create_type(
     actor.check_admin("Only an admin changes what records there are.")
     if not SLUG.fullmatch(slug):
         raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal."})
-    for field, schema in fields.items():
-        if not isinstance(schema, dict) or schema.get("type") not in OF_KIND:
-            raise Invalid.of({f"fields.{field}": f"Say its type: one of {', '.join(OF_KIND)}."})
+    check_definition(name.strip() or slug, fields)
     row = EntityType(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, fields=fields)
     if created_at:
         row.created_at = created_at
     _save(row, f"There is already an entity type {slug}.")
     audit.record(actor, "entity_type.created", "entity_type", row.id, slug=slug)
     return row
+
+
+def check_definition(name: str, fields: Mapping[str, Any]) -> None:
+    """Refuse a definition whose name or fields could not be used."""
+    if len(name) > MAX_TYPE_NAME or not name.isprintable():
+        raise Invalid.of({"name": f"One line of at most {MAX_TYPE_NAME} characters."})
+    if len(fields) > MAX_FIELDS:
+        raise Invalid.of({"fields": f"At most {MAX_FIELDS} fields."})
+    for field, schema in fields.items():
+        if not isinstance(schema, dict) or schema.get("type") not in OF_KIND:
+            raise Invalid.of({f"fields.{field}": f"Say its type: one of {', '.join(OF_KIND)}."})
+
+
+def change_type(type_id: UUID | None, before: dict[str, Any], after: dict[str, Any], *, actor: Actor) -> EntityType:
+    """Give a type another name and other fields, if it still is what `before` says and its records fit. Both hold
+    `name` and `fields`."""
+    actor.check_admin("Only an admin changes what records there are.")
+    row: EntityType = get_own(EntityType, type_id, "entity type", actor=actor, lock=True)
+    if {"name": row.name, "fields": row.fields} != before or row.archived_at:
+        current = {"name": row.name, "fields": row.fields}
+        raise Stale(f"The entity type {row.slug} was changed since; look at it again.", current)
+    check_definition(after["name"], after["fields"])
+    row.name, row.fields = after["name"], after["fields"]
+    _check_records(row, [name for name in before["fields"] if before["fields"][name] != after["fields"].get(name)])
+    db.session.flush()
+    audit.record(actor, "entity_type.changed", "entity_type", row.id, before=before, after=after)
+    return row
+
+
+def _check_records(kind: EntityType, changed: list[str]) -> None:
+    """Refuse a change of fields that values of existing records would not fit."""
+    if not changed:
+        return
+    of_kind = Entity.tenant_id == kind.tenant_id, Entity.entity_type_id == kind.id
+    with db.session.no_autoflush:
+        rows = db.session.execute(select(Entity.name, Entity.fields).where(*of_kind).limit(MAX_CHECKED)).all()
+    for name, fields in rows:
+        try:
+            check_fields({field: fields[field] for field in changed if field in fields}, kind)
+        except Invalid as wrong:
+            raise Refused(f"“{name[:80]}” does not fit: {wrong.detail} Change the record first.") from None
 
 
 def find_type(slug: str, *, actor: Actor) -> EntityType:

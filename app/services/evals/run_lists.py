@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -163,6 +163,14 @@ def get_run_row(run_id: UUID, *, actor: Actor) -> RunRow:
     return RunRow(*row)
 
 
+def get_run_rows(run_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, RunRow]:
+    """These runs as lists show them, as far as they were not deleted. One query, none for none."""
+    if not run_ids:
+        return {}
+    wanted = _statement().where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id.in_(run_ids))
+    return {row.id: row for row in (RunRow(*found) for found in db.session.execute(wanted))}
+
+
 def get_run_with_row(run_id: UUID, *, actor: Actor) -> tuple[EvalRun, RunRow]:
     """A run as it is stored, and as lists show it. One query."""
     wanted = _statement().add_columns(EvalRun).where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
@@ -290,7 +298,13 @@ def list_versions(*, actor: Actor, set_names: Sequence[str] = (), golden_id: UUI
             AgentVersion.id, Agent.slug.label("agent"), AgentVersion.version, current.label("current"), own.label("own")
         )
         .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
-        .where(Agent.tenant_id == actor.tenant_id, own | current, can_replay(), Agent.is_system.is_(False))
+        .where(
+            Agent.tenant_id == actor.tenant_id,
+            own | current,
+            AgentVersion.version > 0,
+            can_replay(),
+            Agent.is_system.is_(False),
+        )
         .order_by(own.desc(), Agent.slug, AgentVersion.version.desc())
         .limit(MAX_VERSIONS)
     )

@@ -50,7 +50,14 @@ TABS = (
     Section("Conversations", "message-circle", "conversations.index", (f"{REVIEW}/conversations",)),
     Section("Sessions", "activity", "sessions.index", (f"{REVIEW}/sessions", "/sessions")),
     Section("Feedback", "thumb-down", "feedback.index", (f"{REVIEW}/feedback",), waiting="feedback"),
-    Section("Knowledge", "book", "knowledge.index", (f"{REVIEW}/knowledge",), waiting="knowledge", words="proposed"),
+    Section(
+        "Knowledge",
+        "book",
+        "knowledge.index",
+        (f"{REVIEW}/knowledge", f"{REVIEW}/drafts"),
+        waiting="knowledge",
+        words="proposed",
+    ),
     Section("Evals", "flask", "evals.index", (f"{REVIEW}/evals",)),
 )
 AGENTS = (

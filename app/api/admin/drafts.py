@@ -1,0 +1,138 @@
+"""Drafts over the API: changes of agents and entity types that agents propose, read, tried out and decided about."""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from flask import g
+from pydantic import Field
+
+from app.api.admin import admin_route
+from app.api.kit.fields import Answer, Body, Moment, Page
+from app.db import paging
+from app.services.review import drafts
+from app.services.review.drafts import DraftFilters, DraftRow
+
+Status = Literal["open", "approved", "rejected", "withdrawn"]
+
+
+class DraftQuery(Page):
+    status: Status | None = None
+
+
+class DraftDecision(Body):
+    """What becomes of a draft."""
+
+    status: Literal["approved", "rejected", "open"] = Field(description="`open` takes a rejection back.")
+    note: Annotated[str, Field(max_length=2000)] | None = Field(None, description="Why; kept with the draft.")
+
+
+class DraftItem(Answer):
+    """A draft."""
+
+    id: UUID
+    kind: Literal["agent", "entity_type"]
+    target: str = Field(description="The slug of the agent or the entity type.")
+    agent_id: UUID | None
+    entity_type_id: UUID | None
+    base_version: int | None = Field(description="The agent's version that it changes.")
+    status: Status
+    stale: bool = Field(description="The agent or the type changed since; it can no longer be approved.")
+    reason: str | None
+    author: str | None
+    author_agent: str | None
+    session_id: UUID | None
+    trial_run_ids: list[UUID]
+    decided_by: str | None
+    decided_at: Moment | None
+    decision_note: str | None
+    created_at: Moment
+
+
+class DraftPage(Answer):
+    """Some of them, newest first."""
+
+    items: list[DraftItem]
+    next_cursor: str | None
+
+
+class GoldensSay(Answer):
+    """What a trial run found so far, and how it compares with the set's last score."""
+
+    run_id: UUID
+    set: str | None
+    status: str
+    accuracy: float | None
+    better: int | None
+    worse: int | None
+    same: int | None
+
+
+class DraftRead(DraftItem):
+    """A draft with the whole text before and after, and what the goldens say about it."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    trials: list[GoldensSay]
+
+
+class TrialStarted(Answer):
+    """One run for each set of the agent's goldens."""
+
+    run_ids: list[UUID]
+
+
+@admin_route("GET", "/api/admin/drafts")
+def list_drafts(query: DraftQuery) -> DraftPage:
+    """List drafts. Newest first."""
+    page = paging.Page(query.limit, query.cursor)
+    found = drafts.list_drafts(DraftFilters(status=query.status), page, actor=g.actor)
+    items = [_describe(row) for row in found.items]
+    return DraftPage.model_validate({"items": items, "next_cursor": found.next_cursor})
+
+
+@admin_route("GET", "/api/admin/drafts/<uuid:draft_id>")
+def read_draft(draft_id: UUID) -> DraftRead:
+    """Read one draft. With what the goldens say about it, once they were replayed."""
+    return DraftRead.model_validate(_describe_whole(draft_id))
+
+
+@admin_route(
+    "PATCH",
+    "/api/admin/drafts/<uuid:draft_id>",
+    also={409: "Someone decided about it first, or the agent or the type changed since."},
+)
+def decide_draft(draft_id: UUID, body: DraftDecision) -> DraftRead:
+    """Decide about a draft. Approving makes it the agent's next version, or the definition of the entity type."""
+    if body.status == "open":
+        drafts.reopen_draft(draft_id, actor=g.actor)
+    else:
+        decide = drafts.approve_draft if body.status == "approved" else drafts.reject_draft
+        decide(draft_id, actor=g.actor, note=body.note)
+    return DraftRead.model_validate(_describe_whole(draft_id))
+
+
+@admin_route(
+    "POST",
+    "/api/admin/drafts/<uuid:draft_id>/trial",
+    status=202,
+    also={409: "It was decided about, its agent changed or has no goldens, or it is about an entity type."},
+)
+def try_draft(draft_id: UUID) -> TrialStarted:
+    """Replay the agent's goldens with a draft. Trial runs change no score and write no feedback."""
+    return TrialStarted(run_ids=drafts.start_trial(draft_id, actor=g.actor))
+
+
+def _describe_whole(draft_id: UUID) -> dict[str, Any]:
+    row = drafts.get_draft(draft_id, actor=g.actor)
+    found = drafts.trials_of([row], actor=g.actor)[row.id]
+    return {**_describe(row), "trials": [_describe_trial(one) for one in found]}
+
+
+def _describe(row: DraftRow) -> dict[str, Any]:
+    return {**vars(row), **{name: getattr(row, name) for name in ("kind", "target", "stale")}}
+
+
+def _describe_trial(one: drafts.Trial) -> dict[str, Any]:
+    changes = {name: getattr(one.changes, name) if one.changes else None for name in ("better", "worse", "same")}
+    run = {name: getattr(one.run, name) for name in ("status", "accuracy")}
+    return {"run_id": one.run.id, "set": one.run.set_name, **run, **changes}
