@@ -139,9 +139,13 @@ def _text(value: Any) -> bytes | None:
 
 
 def _array(values: list[Any]) -> str:
-    """A list as PostgreSQL writes arrays. Every element is quoted, so that none can end it."""
-    quoted = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+    """A list as PostgreSQL writes arrays. Every element but NULL is quoted, so that none can end it."""
+    return "{" + ",".join("NULL" if value is None else _quoted(str(value)) for value in values) + "}"
+
+
+def _quoted(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _literal(connection: Connection, value: Any) -> bytes:

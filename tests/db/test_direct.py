@@ -26,10 +26,10 @@ def test_values_come_back_as_they_were_given(connection: direct.Connection) -> N
     statement = """SELECT %(id)s::uuid, %(text)s::text, %(yes)s::boolean, %(none)s::text, %(n)s::integer,
                           %(text)s::text || '!', ARRAY['a', NULL], %(list)s::text[], %(ids)s::uuid[]"""
     odd = ['a"b', "c\\d", "e,f}", "", "NULL", "{g}"]
-    given = {"id": some, "text": "x'é%", "yes": True, "none": None, "n": 7, "list": odd, "ids": [some]}
+    given = {"id": some, "text": "x'é%", "yes": True, "none": None, "n": 7, "list": odd, "ids": [some, None]}
     for _ in range(2):
         [row] = direct.execute(connection, statement, given)
-        assert row == (some, "x'é%", True, None, 7, "x'é%!", ["a", None], odd, [some])
+        assert row == (some, "x'é%", True, None, 7, "x'é%!", ["a", None], odd, [some, None])
     assert direct.execute(connection, "SELECT 1 WHERE %(yes)s::boolean", {"yes": False}) == []
 
 
