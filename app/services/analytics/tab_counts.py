@@ -26,6 +26,8 @@ COUNTS = text(f"""
            (SELECT min(created_at) FROM pending) AS oldest,
            (SELECT count(*) FROM (SELECT FROM shared_context WHERE tenant_id = :tenant AND state = 'proposed'
                                   LIMIT {MAX_COUNT}) AS one) AS knowledge,
+           (SELECT count(*) FROM (SELECT FROM change_drafts WHERE tenant_id = :tenant AND status = 'open'
+                                  LIMIT {MAX_COUNT}) AS one) AS drafts,
            (SELECT count(*) FROM (SELECT FROM tasks WHERE tenant_id = :tenant AND enabled AND last_outcome = 'failed'
                                   LIMIT {MAX_COUNT}) AS one) AS tasks,
            (SELECT count(*) FROM ({_DROPPED}) AS one) AS dropped,
@@ -35,8 +37,8 @@ COUNTS = text(f"""
 
 
 def count_tabs(*, actor: Actor) -> dict[str, Any]:
-    """Pending feedback, what of it the actor has taken on, and proposed knowledge, each counted up to `MAX_COUNT`: a
-    tab says "1,000+" and stays quick. `oldest` is since when feedback waits, `tasks` how many schedules failed,
+    """Pending feedback, what of it the actor has taken on, proposed knowledge, and drafts; each counted up to
+    `MAX_COUNT`: a tab says "1,000+" and stays quick. `oldest` is since when feedback waits, `tasks` how many schedules failed,
     `dropped` how many sets pass less than in their last scheduled run, `evals` the accuracy over all sets and how it
     changed with the newest run. One query."""
     found = dict(db.session.execute(COUNTS, {"tenant": actor.tenant_id, "me": actor.id}).mappings().one())

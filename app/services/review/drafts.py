@@ -348,11 +348,6 @@ def waits_for_draft(feedback_id: UUID, *, actor: Actor) -> bool:
     return db.session.scalar(select(ChangeDraft.id).where(*_open(actor), made_of).limit(1)) is not None
 
 
-def count_open(*, actor: Actor) -> int:
-    """How many drafts wait for a decision. One query."""
-    return db.session.scalar(select(func.count()).select_from(ChangeDraft).where(*_open(actor))) or 0
-
-
 def _open(actor: Actor) -> tuple[Any, ...]:
     return ChangeDraft.tenant_id == actor.tenant_id, ChangeDraft.status == "open"
 

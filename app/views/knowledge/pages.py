@@ -27,11 +27,10 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.hygiene import Unanswered, confirmation_of
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.proofs import BreaksGoldens
-from app.services.review import drafts
 from app.text.diff import SAME, Part, exact_diff, word_diff
 from app.views import lists as listing
 from app.views.forms import parse_count
-from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.htmx import Toast, page, swap
 from app.views.knowledge import bp
 from app.views.knowledge.form import KnowledgeForm
 from app.views.layout import saved_views
@@ -77,11 +76,7 @@ def shows_refusal(view: Callable[[UUID], Any]) -> Callable[[UUID], Any]:
 def index() -> Any:
     """The knowledge of the workspace, last changed first."""
     views = saved_views.load_views("knowledge")
-    if views.opening:
-        return views.opening
-    waiting = 0 if wants_fragment() else drafts.count_open(actor=g.actor)
-    context = list_context()
-    return page("knowledge/index.html", "knowledge/_list.html", views=views, open_drafts=waiting, **context)
+    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **list_context())
 
 
 def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
