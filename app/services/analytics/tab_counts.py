@@ -38,9 +38,9 @@ COUNTS = text(f"""
 
 def count_tabs(*, actor: Actor) -> dict[str, Any]:
     """Pending feedback, what of it the actor has taken on, proposed knowledge, and drafts; each counted up to
-    `MAX_COUNT`: a tab says "1,000+" and stays quick. `oldest` is since when feedback waits, `tasks` how many schedules failed,
-    `dropped` how many sets pass less than in their last scheduled run, `evals` the accuracy over all sets and how it
-    changed with the newest run. One query."""
+    `MAX_COUNT`: a tab says "1,000+" and stays quick. `oldest` is since when feedback waits, `tasks` how many schedules
+    failed, `dropped` how many sets pass less than in their last scheduled run, `evals` the accuracy over all sets and
+    how it changed with the newest run. One query."""
     found = dict(db.session.execute(COUNTS, {"tenant": actor.tenant_id, "me": actor.id}).mappings().one())
     now, before = found.pop("accuracy"), found.pop("accuracy_before")
     change = now - before if now is not None and before is not None else None
