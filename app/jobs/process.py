@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.db import acting_as, transaction
 from app.jobs.executor import Executor
 from app.jobs.usage import UsageWriter, count_receptions
+from app.jobs.webhooks import deliver_due
 from app.services.tasks import due as task_due
 from app.services.workspaces import identity, throttle
 
@@ -22,6 +23,7 @@ USAGE_SECONDS = 5
 TICK_SECONDS = 10
 RECEPTION_SECONDS = 15
 CLOCK_WATCH_SECONDS = 2.0
+WEBHOOK_SECONDS = 3
 FORGET_SECONDS = 3600
 
 
@@ -38,7 +40,7 @@ class Jobs:
         self.usage = UsageWriter()
         self.executor = Executor(app, self.usage)
         self.clock = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(2)},
+            executors={"default": ThreadPoolExecutor(3)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone="UTC",
         )
@@ -47,6 +49,7 @@ class Jobs:
             (USAGE_SECONDS, self.usage.write),
             (RECEPTION_SECONDS, self._count_receptions),
             (TICK_SECONDS, self._start_due),
+            (WEBHOOK_SECONDS, deliver_due),
             (FORGET_SECONDS, _forget_attempts),
         ):
             self.clock.add_job(self._run, "interval", args=[work], seconds=seconds)

@@ -46,3 +46,4 @@ from app.models.people import (
     UserMemory,
 )
 from app.models.sessions import AgentSession, Import, SessionDraft, SessionEvent, SessionReception
+from app.models.webhooks import Webhook, WebhookDelivery, WebhookSubscription

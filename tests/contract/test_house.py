@@ -38,8 +38,8 @@ BELOW = {
 }
 # Inside services a package may import only what stands before it.
 SERVICES = (
-    "privacy", "audit_entry", "audit", "idempotency", "workspaces", "lists", "feedback", "knowledge", "agents", "chats",
-    "sessions", "entities", "ingest", "evals", "review", "runtime", "tasks", "analytics",
+    "privacy", "audit_entry", "audit", "idempotency", "workspaces", "lists", "webhooks", "feedback", "knowledge",
+    "agents", "chats", "sessions", "entities", "ingest", "evals", "review", "runtime", "tasks", "analytics",
 )  # fmt: skip
 TOP_LEVEL = {"__init__", "actor", "config", "errors", "logs", "tokens"}
 MAX_MODULES = 20

@@ -47,6 +47,9 @@ ROWS = {
     "served_prompts": "(user_id, sha256, row_ids, served_at) VALUES ('{users}', 'h', '{{}}', now())",
     "session_drafts": "(session_id, text) VALUES ('{sessions}', 'So far')",
     "user_memories": "(user_id, content, session_id) VALUES ('{users}', 'Prefers euros', '{sessions}')",
+    "webhooks": "(url, origin, format) VALUES ('https://a.test/x', 'https://a.test', 'json')",
+    "webhook_subscriptions": "(webhook_id, event) VALUES ('{webhooks}', 'feedback.submitted')",
+    "webhook_deliveries": "(webhook_id, event) VALUES ('{webhooks}', 'test')",
     "login_sessions": "(user_id, token_hash, expires_at) VALUES ('{users}', '{secret}', now() + interval '1 day')",
     "one_time_links": "(kind, token_hash, user_id, expires_at)"
     " VALUES ('sign_in', '{secret}', '{users}', now() + interval '1 day')",
@@ -136,6 +139,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     """Insert the table's row for a tenant, with links as `ids` says."""
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
+    keys |= {"webhook_subscriptions": "webhook_id"}
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
     keys |= {"eval_verdicts": "run_id", "session_receptions": "session_id", "served_prompts": "user_id"}
     keys |= {"feedback_pattern_rows": "feedback_id", "review_runs": "session_id"}

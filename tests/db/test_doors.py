@@ -18,6 +18,7 @@ pytestmark = pytest.mark.core
 DOORS = {
     "door_claim",
     "door_counts",
+    "door_deliveries",
     "door_due",
     "door_invite",
     "door_judgements",

@@ -22,6 +22,7 @@ from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay
 from app.services.evals.judging.queue import cancel_judgements
 from app.services.evals.proof.finish import finish_proofs, reopen_proofs
+from app.services.evals.regressions import queue_drop
 from app.services.evals.runs import get_run
 from app.services.evals.verdicts import remove_verdicts, store_verdicts
 from app.services.sessions.lists import remove_sessions
@@ -189,6 +190,7 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
     db.session.flush()
     store_verdicts(ending, results["bySession"], actor=actor)
     finish_proofs(ending, actor=actor)
+    queue_drop(ending, results, actor=actor)
     note_run_end(ending)
     audit.record(
         actor, "eval_run.finished", "eval_run", ending.id, after=ending.status, passed=ending.passed_count,

@@ -21,6 +21,7 @@ from app.services.knowledge import outcomes
 from app.services.knowledge.proofs import check_activation
 from app.services.knowledge.validation import check_scope, check_signals, check_text, check_visible, clean_text
 from app.services.knowledge.vectors import save_vector
+from app.services.webhooks.queue import queue_event
 from app.text.embeddings import embed
 
 EDITABLE = ("content", "context", "type", "agent_id", "entity_type_id", "pinned")
@@ -112,6 +113,7 @@ def add_row(
     link_signals(row, new.signals, moment)
     _write_history(row, "created", {}, actor, None)
     audit.record(actor, "knowledge.created", "shared_context", row.id, type=row.type, state=row.state)
+    queue_event("knowledge.activated" if row.active else "proposal.created", row.id, actor=actor)
     return row
 
 
@@ -426,6 +428,8 @@ def _change(
     _write_history(row, action, before, actor, reason)
     states = {"before": before["state"], "after": row.state}
     audit.record(actor, f"knowledge.{action}", "shared_context", row.id, **states, reason=reason, **details)
+    if row.active and before["state"] != "active":
+        queue_event("knowledge.activated", row.id, actor=actor)
     return True
 
 

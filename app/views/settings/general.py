@@ -164,6 +164,7 @@ SENTENCES = {
     "session.promoted": "made a session golden",
     "session.stop_requested": "stopped a run",
     "settings.changed": "changed the settings",
+    "webhook.tested": "sent a test event to a webhook",
     "workspace.renamed": "renamed the workspace",
 }
 

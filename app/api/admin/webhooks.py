@@ -1,0 +1,81 @@
+"""Webhooks over the API: where a workspace sends its events."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from flask import current_app, g
+from pydantic import Field
+
+from app.api.admin import admin_route
+from app.api.kit.fields import Answer, Body, Moment
+from app.services.webhooks import store as webhook_store
+
+Event = Literal["feedback.submitted", "proposal.created", "knowledge.activated", "eval.regressed"]
+Format = Literal["json", "slack"]
+
+
+class NewWebhook(Body):
+    """Where to send which events."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
+        description="A public address, or one that the operator allows. It is not shown again."
+    )
+    events: list[Event] = Field(min_length=1, max_length=4)
+    format: Format = Field("json", description="`slack` for Slack's incoming webhooks and those like them.")
+
+
+class WebhookAnswer(Answer):
+    """A webhook. Of its address only the host is shown."""
+
+    id: UUID
+    url: str
+    format: Format
+    events: list[Event]
+    created_at: Moment
+    last_status: Literal["pending", "delivered", "failed", "dropped"] | None = Field(
+        description="Of its newest delivery; null before the first."
+    )
+    last_at: Moment | None
+    last_error: str | None
+
+
+class WebhookMade(WebhookAnswer):
+    """A new webhook and the secret that its events are signed with, which is shown this once."""
+
+    secret: str
+
+
+class WebhookList(Answer):
+    """All webhooks of the workspace, the newest first."""
+
+    items: list[WebhookAnswer]
+    next_cursor: None = None
+
+
+@admin_route("GET", "/api/admin/webhooks")
+def list_webhooks() -> WebhookList:
+    """List webhooks. With the state of their newest delivery."""
+    return WebhookList(items=[WebhookAnswer.model_validate(one) for one in webhook_store.list_webhooks(actor=g.actor)])
+
+
+@admin_route("POST", "/api/admin/webhooks", status=201, also={409: "There are ten webhooks already."})
+def add_webhook(body: NewWebhook) -> WebhookMade:
+    """Add a webhook. Each event is a POST with `X-Upshot-Signature: t=…,v1=…`: the HMAC-SHA256 of `t`, a dot and the
+    body, with the `secret` of this answer."""
+    allow = current_app.config["SETTINGS"].outbound_allow
+    row = webhook_store.add_webhook(body.url, body.events, body.format, allow=allow, actor=g.actor)
+    secret = webhook_store.signing_secret(current_app.config["SECRET_KEY"], row.id)
+    shown = next(one for one in webhook_store.list_webhooks(actor=g.actor) if one.id == row.id)
+    return WebhookMade(**vars(shown), secret=secret)
+
+
+@admin_route("DELETE", "/api/admin/webhooks/<uuid:webhook_id>", status=204)
+def delete_webhook(webhook_id: UUID) -> None:
+    """Delete a webhook. With its deliveries; what waits is not sent."""
+    webhook_store.delete_webhook(webhook_id, actor=g.actor)
+
+
+@admin_route("POST", "/api/admin/webhooks/<uuid:webhook_id>/test", status=202)
+def test_webhook(webhook_id: UUID) -> None:
+    """Send a test event. It comes within seconds; the list says how it went."""
+    webhook_store.queue_test(webhook_id, actor=g.actor)
