@@ -31,11 +31,8 @@
   /* A matrix is as wide as its columns need and scrolls in its own box; on a phone labels are short. */
   const fitted = (layout, host) => {
     const narrow = host.clientWidth < NARROW;
-    const { column, short } = layout.meta;
-    if (!column) {
-      const annotations = narrow ? layout.annotations?.map((label, at) => ({ ...label, text: short[at] })) : layout.annotations;
-      return { ...layout, annotations, width: host.clientWidth };
-    }
+    const { column } = layout.meta;
+    if (!column) return { ...layout, width: host.clientWidth };
     const left = narrow ? 124 : layout.margin.l;
     const labels = narrow ? layout.yaxis.ticktext.map((text) => (text.length > 18 ? `${text.slice(0, 17)}…` : text)) : layout.yaxis.ticktext;
     const columns = Math.round(layout.xaxis.range[1] + 0.5);
@@ -46,6 +43,8 @@
       width: Math.max(host.clientWidth, left + layout.margin.r + columns * column),
     };
   };
+
+  const shortened = (data, host) => (host.clientWidth < NARROW ? data.map((trace) => (trace.meta?.short ? { ...trace, text: trace.meta.short } : trace)) : data);
 
   const draw = async (host) => {
     const Plotly = await plotly();
@@ -60,7 +59,7 @@
     }
     const fresh = !area.data;
     const font = { ...layout.font, family: getComputedStyle(document.body).fontFamily };
-    await Plotly.react(area, resolved(data), resolved(fitted({ ...layout, font }, host)), CONFIG);
+    await Plotly.react(area, resolved(shortened(data, host)), resolved(fitted({ ...layout, font }, host)), CONFIG);
     host.dataset.drawn = "1";
     if (!fresh) return;
     area.on("plotly_click", ({ event, points }) => follow(points[0].customdata, event));

@@ -129,22 +129,26 @@ def test_a_worse_version_is_found_put_right_and_seen_in_the_trend(
 
     page.goto(visitor.base + f"{EVALS}/trend?set=deals")
     page.locator("[data-chart][data-drawn]").wait_for()
-    expect(page.locator(".scatterlayer .point")).to_have_count(3)
+    expect(page.locator(".scatterlayer .point")).to_have_count(5)
     expect(page.locator(".u-trend tbody tr")).to_have_count(3)
     newest, trial = page.locator(".u-trend tbody tr").nth(0), page.locator(".u-trend tbody tr").nth(1)
     expect(newest).to_contain_text("7 of 7")
     expect(newest).to_contain_text("assistant v4")
     expect(trial).to_contain_text("1 of 7")
     expect(trial).to_contain_text("trial run")
-    points = [page.locator(".scatterlayer .point").nth(at).bounding_box() for at in range(3)]
-    label = page.locator(".annotation-text-g", has_text="v4")
-    marker = label.bounding_box()
-    assert marker is not None
-    lefts = sorted(point["x"] for point in points if point)
-    assert lefts[1] < marker["x"] + marker["width"] / 2 < lefts[2], "the marker is between the two runs"
     check(page, "the trend")
     shoot(page, "trend")
-    label.click()
+    # Drawn anew on the wide screen.
+    expect(page.locator("[data-chart] .main-svg").first).to_have_attribute("width", re.compile(r"1\d{3}"))
+    # The runs are drawn before the ends of the lines that mark changes.
+    boxes = [page.locator(".scatterlayer .point").nth(at).bounding_box() for at in range(5)]
+    middles = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes if box]
+    runs, (_, marker) = sorted(middles[:3]), middles[3:]
+    expect(page.locator(".scatterlayer .textpoint").nth(1)).to_have_text("v4")
+    assert runs[1][0] < marker[0] < runs[2][0], "the marker is between the two runs"
+    page.mouse.move(*marker)
+    expect(page.locator(".hoverlayer")).to_contain_text("assistant v4")
+    page.mouse.click(*marker)
     expect(page.locator("#changes")).to_contain_text("Update what you are asked to update.")
     expect(page.locator("#changes")).to_contain_text(bench.admin.name)
     check(page, "what changed", "dark")

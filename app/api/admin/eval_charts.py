@@ -9,7 +9,7 @@ from pydantic import Field
 from app.api.admin import admin_route
 from app.api.kit.fields import Answer, Id, Moment, Query, SetName
 from app.errors import Invalid
-from app.services.evals.charts.matrix import MatrixFilters, load_matrix
+from app.services.evals.charts.matrix import Cell, Column, MatrixFilters, load_cells, load_matrix
 from app.services.evals.charts.trend import Point, load_trend
 
 Verdict = Literal["pass", "fail", "flaky", "errored", "unknown"]
@@ -36,7 +36,7 @@ class MatrixColumn(Answer):
     agent: str | None
     version: int | None
     context: str | None = Field(None, validation_alias="context_mode")
-    knowledge: list[str] | None = None
+    knowledge: tuple[str, ...] | None = None
 
 
 class MatrixGolden(Answer):
@@ -106,21 +106,23 @@ class TrendAnswer(Answer):
 def read_matrix(query: MatrixQuery) -> MatrixAnswer:
     """Read the matrix of a set. The newest verdict on each golden by agent version, of counted and trial runs."""
     found = load_matrix(query.set, MatrixFilters(query.by, query.context, query.row), actor=g.actor)
-    keys = [column.key for column in found.columns]
-    cells: list[list[Any]] = [
-        [cell and cell._asdict() for cell in map(golden.cells.get, keys)] for golden in found.rows
-    ]
-    named = query.by == "knowledge" or query.row is not None
-    return MatrixAnswer.model_validate(
-        {
-            "set": found.set_name,
-            "versions": [
-                {**vars(column), "knowledge": column.knowledge if named else None} for column in found.columns
-            ],
-            "goldens": found.rows,
-            "cells": cells,
-        }
+    cells = load_cells(found, found.rows, actor=g.actor)
+    named = found.filters.by_knowledge
+    return MatrixAnswer(
+        set=found.set_name,
+        versions=[_matrix_column(column, named=named) for column in found.columns],
+        goldens=[MatrixGolden.model_validate(golden) for golden in found.rows],
+        cells=[[_matrix_cell(cells.get((golden.id, one.key))) for one in found.columns] for golden in found.rows],
     )
+
+
+def _matrix_column(column: Column, *, named: bool) -> MatrixColumn:
+    answer: MatrixColumn = MatrixColumn.model_validate(column)
+    return answer if named else answer.model_copy(update={"knowledge": None})
+
+
+def _matrix_cell(cell: Cell | None) -> MatrixCell | None:
+    return None if cell is None else MatrixCell.model_validate(cell)
 
 
 @admin_route("GET", "/api/admin/evals/trend", also={404: "There is no such set in this workspace."})

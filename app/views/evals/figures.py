@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 from app.services.evals.charts.matrix import Cell, Column, GoldenRow
@@ -11,6 +11,7 @@ from app.services.evals.charts.trend import Marker, Point
 from app.views.format import day, percent, score, value_line
 
 GLYPHS = {PASS: "✓", FAIL: "✗", FLAKY: "~", ERRORED: "!", UNKNOWN: "?"}
+STATES = {PASS: "pass", FAIL: "fail", FLAKY: "warn", ERRORED: "none", UNKNOWN: "none"}
 # The place of each verdict in the colour scale.
 _SHADES = {FAIL: 0, FLAKY: 1, ERRORED: 2, UNKNOWN: 2, PASS: 3}
 _FILLS = ("var(--u-fail-fill)", "var(--u-warn-fill)", "var(--u-none-fill)", "var(--u-pass-fill)")
@@ -27,41 +28,62 @@ _MARKER_LINES = {
 _INK, _FAINT = "var(--u-ink)", "var(--u-ink-3)"
 MAX_LABEL = 34
 MAX_NAME = 24
+# Where the lines of changes end, in percent.
+MARKER_TOP = 105
 
 
-def cell_text(cell: Cell | None) -> str:
-    """`✓ 0.97`, `! errored`; nothing where a golden was never replayed."""
-    if cell is None:
-        return ""
-    said = score(cell.accuracy) if cell.verdict in (PASS, FAIL, FLAKY) else cell.verdict
-    return f"{GLYPHS[cell.verdict]} {said}".rstrip()
+class CellView(NamedTuple):
+    """A cell of the matrix, and the address of its diff."""
+
+    cell: Cell
+    link: str
+
+    @property
+    def state(self) -> str:
+        return STATES[self.cell.verdict]
+
+    @property
+    def figure(self) -> str:
+        """`0.97`; a word where nothing was judged."""
+        judged = self.cell.verdict in (PASS, FAIL, FLAKY)
+        return score(self.cell.accuracy) if judged else self.cell.verdict
+
+    @property
+    def text(self) -> str:
+        """`✓ 0.97`, `! errored`."""
+        return f"{GLYPHS[self.cell.verdict]} {self.figure}".rstrip()
+
+
+GridLine = tuple[GoldenRow, Sequence[CellView | None]]
 
 
 def header_lines(column: Column) -> tuple[str, str]:
     """`✓ 5 ✗ 2`, and `+1 −2` where there is a column to compare with."""
-    counts = column.counts or {}
-    told = " ".join(f"{GLYPHS[verdict]} {counts[verdict]}" for verdict in GLYPHS if counts.get(verdict))
+    told = " ".join(f"{GLYPHS[verdict]} {column.counts[verdict]}" for verdict in GLYPHS if column.counts[verdict])
     return told, f"+{column.better} −{column.worse}" if column.before is not None else ""
 
 
 def matrix_figure(
     columns: Sequence[Column],
-    rows: Sequence[GoldenRow],
+    grid: Sequence[GridLine],
     names: Mapping[str, str],
-    links: Mapping[tuple[str, str], str],
     sorts: Mapping[str, tuple[str, str | None]],
 ) -> dict[str, Any]:
     """A heat map, the first row on top. A click on a cell opens its diff, one on a header sorts."""
     import plotly.graph_objects as go
 
-    cells = [[row.cells.get(column.key) for column in columns] for row in rows]
+    lines = [cells for _, cells in grid]
+    shown = [_escape(names[column.key]) for column in columns]
     heat = go.Heatmap(
         x=list(range(len(columns))),
-        y=list(range(len(rows))),
-        z=[[None if cell is None else _SHADES[cell.verdict] for cell in line] for line in cells],
-        text=[[cell_text(cell) for cell in line] for line in cells],
-        customdata=[[links.get((row.id, column.key), "") for column in columns] for row in rows],
-        hovertext=[[_cell_hover(row, column, names) for column in columns] for row in rows],
+        y=list(range(len(grid))),
+        z=[[None if one is None else _SHADES[one.cell.verdict] for one in line] for line in lines],
+        text=[["" if one is None else one.text for one in line] for line in lines],
+        customdata=[["" if one is None else one.link for one in line] for line in lines],
+        hovertext=[
+            ["" if one is None else _cell_hover(row, name, one.cell) for name, one in zip(shown, cells, strict=True)]
+            for row, cells in grid
+        ],
         hovertemplate="%{hovertext}<extra></extra>",
         texttemplate="%{text}",
         textfont={"color": _INK, "size": 12},
@@ -75,7 +97,7 @@ def matrix_figure(
     headers = [_header(place, column, names[column.key]) for place, column in enumerate(columns)]
     layout = _layout(
         margin={"l": 210, "r": 4, "t": 64, "b": 4},
-        height=72 + 30 * len(rows),
+        height=72 + 30 * len(grid),
         annotations=headers,
         xaxis={
             **_AXIS,
@@ -86,12 +108,12 @@ def matrix_figure(
         },
         yaxis={
             **_AXIS,
-            "range": [len(rows) - 0.5, -0.5],
+            "range": [len(grid) - 0.5, -0.5],
             "showgrid": False,
             "showline": False,
             "ticklabelstandoff": 8,
-            "tickvals": list(range(len(rows))),
-            "ticktext": [_escape(value_line(row.title, MAX_LABEL)) for row in rows],
+            "tickvals": list(range(len(grid))),
+            "ticktext": [_escape(value_line(row.title, MAX_LABEL)) for row, _ in grid],
             "tickfont": {"color": _INK, "size": 12},
         },
         meta={"links": [sorts[column.key][0] for column in columns], "column": _column_width(names.values())},
@@ -104,12 +126,9 @@ def _column_width(names: Iterable[str]) -> int:
     return max([62, *(10 + 6 * min(len(name), MAX_NAME) for name in names)])
 
 
-def _cell_hover(row: GoldenRow, column: Column, names: Mapping[str, str]) -> str:
-    cell = row.cells.get(column.key)
-    if cell is None:
-        return ""
+def _cell_hover(row: GoldenRow, name: str, cell: Cell) -> str:
     apart = "<br>baseline was rejected, not counted" if cell.rejected else ""
-    return f"{_escape(row.title)}<br>{_escape(names[column.key])}: {cell.verdict} {score(cell.accuracy)}{apart}"
+    return f"{_escape(row.title[:200])}<br>{name}: {cell.verdict} {score(cell.accuracy)}{apart}"
 
 
 def _header(place: int, column: Column, name: str) -> dict[str, Any]:
@@ -131,22 +150,20 @@ def trend_figure(
     judged = [(place, point) for place, point in enumerate(points) if point.accuracy is not None]
     counted = [one for one in judged if not one[1].trial]
     trials = [one for one in judged if one[1].trial]
-    lines, labels, links = _marker_lines(gaps, changes)
     figure = go.Figure(
         [
             _edge(counted, 1),
             _edge(counted, 0, fill="tonexty", fillcolor="var(--u-accent-soft)"),
             _dots(counted, runs, "lines+markers", {"size": 7, "color": "var(--u-accent)"}),
             _dots(trials, runs, "markers", _HOLLOW),
+            *(trace for kind in MARKER_WORDS for trace in _marker_traces(kind, gaps, changes)),
         ],
         _layout(
-            margin={"l": 44, "r": 14, "t": 22, "b": 26},
+            margin={"l": 44, "r": 14, "t": 8, "b": 26},
             height=290,
-            shapes=lines,
-            annotations=labels,
             xaxis={**_AXIS, "range": [-0.6, len(points) - 0.4], "showgrid": False, **_day_ticks(points)},
-            yaxis={**_AXIS, "range": [0, 104], "showline": False, **_PERCENT_TICKS},
-            meta={"links": links, "short": [_short_label(label["text"]) for label in labels]},
+            yaxis={**_AXIS, "range": [0, 114], "showline": False, **_PERCENT_TICKS},
+            meta={},
         ),
     )
     return _plain(figure)
@@ -183,27 +200,37 @@ def _point_hover(point: Point) -> str:
     return f"{share}<br>95% CI {low * 100:.0f}–{high * 100:.0f}%{version}<br>{day(point.at)}{trial}"
 
 
-def _marker_lines(
-    gaps: Sequence[Sequence[Marker]], changes: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
-    """A line for each kind of change between two runs, with a short label, and where a click on the label leads."""
-    lines, labels, links = [], [], []
-    for place, markers in enumerate(gaps):
-        kinds = [kind for kind in MARKER_WORDS if any(marker.kind == kind for marker in markers)]
-        for at, kind in enumerate(kinds, 1):
-            x = place - 1 + at / (len(kinds) + 1)
-            own = [marker for marker in markers if marker.kind == kind]
-            lines.append({
-                "type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper",
-                "line": {"width": 1.2, **_MARKER_LINES[kind]},
-            })  # fmt: skip
-            labels.append({
-                "x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "captureevents": True,
-                "text": _marker_label(kind, own), "hovertext": _marker_hover(kind, own),
-                "font": {"size": 10.5, "color": "var(--u-accent-text)" if kind == "agent" else "var(--u-ink-2)"},
-            })  # fmt: skip
-            links.append(f"{changes[place]}&kind={kind}")
-    return lines, labels, links
+def _marker_traces(kind: str, gaps: Sequence[Sequence[Marker]], changes: Sequence[str]) -> list[dict[str, Any]]:
+    """A line wherever something of a kind changed between two runs, with a short label that leads to what changed."""
+    found = [
+        (_marker_place(place, kind, markers), own, changes[place])
+        for place, markers in enumerate(gaps)
+        if (own := [marker for marker in markers if marker.kind == kind])
+    ]
+    if not found:
+        return []
+    labels = [_marker_label(kind, own) for _, own, _ in found]
+    lines = {
+        "type": "scatter", "mode": "lines", "line": {"width": 1.2, **_MARKER_LINES[kind]}, "hoverinfo": "skip",
+        "x": [x for place, _, _ in found for x in (place, place, None)], "y": [0, MARKER_TOP, None] * len(found),
+    }  # fmt: skip
+    ends = {
+        "type": "scatter", "mode": "markers+text", "textposition": "top center", "cliponaxis": False,
+        "marker": {"size": 5, "color": _MARKER_LINES[kind]["color"]}, "text": labels,
+        "textfont": {"size": 10.5, "color": "var(--u-accent-text)" if kind == "agent" else "var(--u-ink-2)"},
+        "x": [place for place, _, _ in found], "y": [MARKER_TOP] * len(found),
+        "hovertext": [_marker_hover(kind, own) for _, own, _ in found], "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [f"{link}&kind={kind}" for _, _, link in found],
+        # For a phone: `v4`, or only how many.
+        "meta": {"short": [label.partition(" ")[0] for label in labels]},
+    }  # fmt: skip
+    return [lines, ends]
+
+
+def _marker_place(place: int, kind: str, markers: Sequence[Marker]) -> float:
+    """Between two runs, beside what else changed there."""
+    kinds = [one for one in MARKER_WORDS if any(marker.kind == one for marker in markers)]
+    return place - 1 + (kinds.index(kind) + 1) / (len(kinds) + 1)
 
 
 def _marker_label(kind: str, markers: Sequence[Marker]) -> str:
@@ -212,11 +239,6 @@ def _marker_label(kind: str, markers: Sequence[Marker]) -> str:
         return f"v{markers[-1].number}"
     word = "rule" if kind == "knowledge" else "edit"
     return f"{len(markers)} {word}{'' if len(markers) == 1 else 's'}"
-
-
-def _short_label(text: str) -> str:
-    """For a phone: `v4`, or only how many."""
-    return text.partition(" ")[0]
 
 
 def _marker_hover(kind: str, markers: Sequence[Marker]) -> str:

@@ -15,19 +15,20 @@ from app.security.access import access
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists
 from app.services.evals.charts.matrix import (
+    Cell,
     Column,
     GoldenRow,
     MatrixFilters,
     compare_columns,
     differing_rows,
+    load_cells,
     load_matrix,
-    newest_columns,
     sort_rows,
     tried_rows,
 )
 from app.services.lists.filters import parse_choice
 from app.views.evals import bp
-from app.views.evals.figures import matrix_figure
+from app.views.evals.figures import CellView, matrix_figure
 from app.views.format import query, value_line, with_version
 from app.views.forms import parse_count
 from app.views.htmx import page
@@ -86,7 +87,7 @@ class MatrixPage:
 @bp.get("/matrix")
 @access("admin")
 def show_matrix() -> Any:
-    """The goldens of a set by agent version or by knowledge; as a card, only the heat map. Four queries at most."""
+    """The goldens of a set by agent version or by knowledge; as a card, only the heat map. Five queries at most."""
     asked = MatrixPage.from_request()
     as_card = request.args.get("part") == "card"
     shown = load_page(asked, *((CARD_ROWS, CARD_COLUMNS) if as_card else (MAX_ROWS, MAX_COLUMNS)))
@@ -97,42 +98,51 @@ def show_matrix() -> Any:
 
 
 def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str, Any]:
-    whole = load_matrix(asked.set_name, asked.filters, actor=g.actor)
-    matrix = compare_columns(newest_columns(whole, most_columns, asked.skip), asked.baseline)
-    rows = differing_rows(matrix)
-    differing = len(rows)
-    rows = _sorted(rows if asked.differing else matrix.rows, asked.sort, matrix.columns)
+    found = load_matrix(asked.set_name, asked.filters, actor=g.actor, limit=most_columns, skip=asked.skip)
+    matrix = compare_columns(found, asked.baseline)
+    differing = differing_rows(matrix.rows)
+    rows = _sorted(differing if asked.differing else matrix.rows, asked.sort, matrix.columns)
     shown = rows[asked.start : asked.start + most_rows]
+    cells = load_cells(matrix, shown, actor=g.actor) if shown and matrix.columns else {}
     contents = golden_lists.row_contents(tried_rows(matrix.columns), actor=g.actor)
-    agents = {column.agent for column in whole.columns}
-    names = {column.key: _column_name(column, len(agents) > 1, contents) for column in matrix.columns}
+    several = len({column.agent for column in matrix.columns}) > 1
+    names = {column.key: _column_name(column, several, contents) for column in matrix.columns}
     own = url_for("evals.show_matrix")
     sorts = {key: _sort_link(own, asked, key) for key in ("golden", *names)}
+    grid = [(row, [_cell_view(row, cells.get((row.id, key))) for key in names]) for row in shown]
+    skipped, started = asked.skip + most_columns, asked.start + most_rows
     return {
         "asked": asked,
         "args": asked.args,
         "own": own,
         "columns": matrix.columns,
-        "column_count": len(whole.columns),
+        "column_count": matrix.column_count,
         "names": names,
         "sorts": sorts,
-        "rows": shown,
+        "grid": grid,
         "total": len(rows),
-        "goldens": len(whole.rows),
-        "differing": differing,
-        "links": cell_links(shown),
-        "older": asked.skip + most_columns if asked.skip + most_columns < len(whole.columns) else None,
+        "goldens": len(matrix.rows),
+        "differing": len(differing),
+        "older": skipped if skipped < matrix.column_count else None,
         "newer": max(asked.skip - most_columns, 0) if asked.skip else None,
-        "following": asked.start + most_rows if asked.start + most_rows < len(rows) else None,
+        "following": started if started < len(rows) else None,
         "previous": max(asked.start - most_rows, 0) if asked.start else None,
-        "figure": matrix_figure(matrix.columns, shown, names, cell_links(shown), sorts),
+        "figure": matrix_figure(matrix.columns, grid, names, sorts),
     }
 
 
+def _cell_view(row: GoldenRow, cell: Cell | None) -> CellView | None:
+    """A cell with the address of its diff."""
+    if cell is None:
+        return None
+    return CellView(cell, f"{url_for('evals.index')}/diff/{row.id}/{cell.replay_session_id}")
+
+
 def _sorted(rows: Sequence[GoldenRow], sort: str, columns: Sequence[Column]) -> list[GoldenRow]:
-    key = sort.removeprefix("-")
-    if key in {column.key for column in columns}:
-        return sort_rows(rows, key, reverse=sort.startswith("-"))
+    places = {column.key: place for place, column in enumerate(columns)}
+    place = places.get(sort.removeprefix("-"))
+    if place is not None:
+        return sort_rows(rows, place, reverse=sort.startswith("-"))
     return list(reversed(rows)) if sort == "-golden" else list(rows)
 
 
@@ -150,13 +160,3 @@ def _column_name(column: Column, several: bool, contents: Mapping[str, str]) -> 
     for sign, row in ((one[0], one[1:]) for one in column.knowledge):
         words.append(f"{'+' if sign == '+' else '−'} “{value_line(contents.get(row, 'a deleted row'), 40)}”")
     return " ".join(words)
-
-
-def cell_links(rows: Sequence[GoldenRow]) -> dict[tuple[str, str], str]:
-    """The diff of each cell, by golden and column."""
-    start = url_for("evals.index")
-    return {
-        (row.id, key): f"{start}/diff/{row.id}/{cell.replay_session_id}"
-        for row in rows
-        for key, cell in row.cells.items()
-    }

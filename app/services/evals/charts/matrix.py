@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,37 +12,56 @@ from app.actor import Actor
 from app.db import run
 from app.errors import Invalid, NotFound
 from app.evals.change import BETTER, WORSE, change_of
-from app.evals.stats import count_verdicts
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 from app.formats.ids import parse_id
 
-# Worst first; what says nothing of the work comes after what passes, and no replay at all comes last.
-ORDER = {FAIL: 0, FLAKY: 1, PASS: 2, ERRORED: 3, UNKNOWN: 4}
-UNTRIED = len(ORDER)
 # A column is a version with whatever context it was replayed in, or that and the knowledge it was replayed with.
 _VERSION = "coalesce(v.agent_version_id::text, '')"
 _KEYS = {"version": _VERSION, "knowledge": f"concat_ws('|', {_VERSION}, v.context_mode, v.knowledge)"}
 _PLAIN = "v.knowledge = ''"
 _CONTEXT = "v.context_mode = %(context)s"
 _WITH_ROW = "(v.knowledge = '' OR strpos(v.knowledge, %(row)s) > 0)"
-LOAD_CELLS = """
-SELECT g.id::text, g.title, c.cells
+LOAD_COLUMNS = """
+SELECT c.key, a.slug, n.version
+  FROM (SELECT {key} AS key, v.agent_version_id, max(v.ended_at) AS newest
+          FROM sessions AS g
+          JOIN eval_verdicts AS v ON v.tenant_id = g.tenant_id AND v.golden_id = g.id AND v.latest
+         WHERE g.tenant_id = %(tenant)s AND g.golden_set = %(set)s {which}
+         GROUP BY 1, 2) AS c
+  LEFT JOIN agent_versions AS n ON n.tenant_id = %(tenant)s AND n.id = c.agent_version_id
+  LEFT JOIN agents AS a ON a.tenant_id = n.tenant_id AND a.id = n.agent_id
+ ORDER BY c.newest DESC, c.key
+"""
+# The newest verdict of each cell of the golden `g`.
+_NEWEST = """
+    SELECT DISTINCT ON (key) {key} AS key, v.verdict, v.accuracy, v.replay_session_id::text AS replay,
+           v.baseline IS NOT DISTINCT FROM 'rejected' AS rejected
+      FROM eval_verdicts AS v
+     WHERE v.tenant_id = %(tenant)s AND v.golden_id = g.id AND v.latest {which}
+     ORDER BY key, v.ended_at DESC, v.run_id
+"""
+# For each golden a letter for each column, so that a page of a large set reads little: see `VERDICTS`.
+LOAD_ROWS = """
+SELECT g.id::text, g.title, (
+    SELECT string_agg(CASE WHEN n.verdict IS NULL THEN '-' WHEN n.rejected THEN upper(l.letter) ELSE l.letter END, ''
+                      ORDER BY k.place)
+      FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k(key, place)
+      LEFT JOIN ({newest}) AS n ON n.key = k.key
+     CROSS JOIN LATERAL (SELECT CASE n.verdict WHEN 'flaky' THEN 'l' ELSE left(n.verdict, 1) END AS letter) AS l)
   FROM sessions AS g
-  LEFT JOIN LATERAL (
-        SELECT json_agg(json_build_array(n.key, n.verdict, n.accuracy, n.replay, n.rejected, n.at)) AS cells
-          FROM (SELECT DISTINCT ON (key) {key} AS key, v.verdict, v.accuracy, v.replay_session_id AS replay,
-                       v.baseline IS NOT DISTINCT FROM 'rejected' AS rejected, extract(epoch FROM v.ended_at) AS at
-                  FROM eval_verdicts AS v
-                 WHERE v.tenant_id = %(tenant)s AND v.golden_id = g.id AND v.latest {which}
-                 ORDER BY key, v.ended_at DESC, v.run_id) AS n) AS c ON true
  WHERE g.tenant_id = %(tenant)s AND g.golden_set = %(set)s
  ORDER BY lower(g.title), g.id
 """
-LOAD_VERSIONS = """
-SELECT n.id::text, a.slug, n.version
-  FROM agent_versions AS n JOIN agents AS a ON a.tenant_id = n.tenant_id AND a.id = n.agent_id
- WHERE n.tenant_id = %(tenant)s AND n.id = ANY (%(ids)s::uuid[])
+LOAD_CELLS = """
+SELECT g.id::text, n.key, n.verdict, n.accuracy, n.replay, n.rejected
+  FROM sessions AS g CROSS JOIN LATERAL ({newest}) AS n
+ WHERE g.tenant_id = %(tenant)s AND g.id = ANY (%(goldens)s::uuid[]) AND n.key = ANY (%(keys)s::text[])
 """
+# A capital says that someone complained about the golden's own recording, a dash that it was never replayed.
+VERDICTS = {"f": FAIL, "l": FLAKY, "p": PASS, "e": ERRORED, "u": UNKNOWN}
+NEVER = "-"
+# Worst first; what says nothing of the work comes after what passes, and no replay at all comes last.
+_ORDER = {letter: place for place, letter in enumerate([*VERDICTS, NEVER])}
 
 
 class Cell(NamedTuple):
@@ -52,16 +71,15 @@ class Cell(NamedTuple):
     accuracy: float | None
     replay_session_id: str
     rejected: bool
-    at: float
 
 
 @dataclass(frozen=True)
 class GoldenRow:
-    """A golden and its cells by the key of their column."""
+    """A golden, with a letter for what each column found of it."""
 
     id: str
     title: str
-    cells: dict[str, Cell]
+    letters: str
 
 
 @dataclass(frozen=True)
@@ -71,28 +89,29 @@ class Column:
     column `before`."""
 
     key: str
-    id: str | None
     agent: str | None
     version: int | None
-    context_mode: str | None = None
-    knowledge: tuple[str, ...] = ()
-    newest: float = 0.0
-    counts: dict[str, int] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
     before: str | None = None
     better: int = 0
     worse: int = 0
 
     @property
+    def id(self) -> str | None:
+        return self.key.partition("|")[0] or None
+
+    @property
+    def context_mode(self) -> str | None:
+        return self.key.split("|")[1] if "|" in self.key else None
+
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        return tuple(self.key.split("|")[2].split()) if "|" in self.key else ()
+
+    @property
     def order(self) -> tuple[Any, ...]:
         return self.agent or "", self.version or 0, self.context_mode or "", self.knowledge
-
-
-@dataclass(frozen=True)
-class Matrix:
-    set_name: str
-    columns: list[Column]
-    rows: list[GoldenRow]
 
 
 @dataclass(frozen=True)
@@ -103,74 +122,76 @@ class MatrixFilters:
     context: str | None = None
     row: UUID | None = None
 
+    @property
+    def by_knowledge(self) -> bool:
+        return self.by == "knowledge" or self.row is not None
 
-def load_matrix(set_name: str, filters: MatrixFilters, *, actor: Actor) -> Matrix:
-    """The goldens of a set by title, and a column for each version that replayed one of them. Two queries."""
-    if filters.by not in _KEYS:
-        raise Invalid.of({"by": "Choose version or knowledge."})
-    by_knowledge = filters.by == "knowledge" or filters.row is not None
-    which = [_CONTEXT] if filters.context else []
-    if filters.row is not None:
-        which.append(_WITH_ROW)
-    elif not by_knowledge:
-        which.append(_PLAIN)
-    statement = LOAD_CELLS.format(
-        key=_KEYS["knowledge" if by_knowledge else "version"], which="".join(f" AND {one}" for one in which)
-    )
-    found = run(
-        statement,
-        {"tenant": actor.tenant_id, "set": set_name, "context": filters.context, "row": str(filters.row)},
-    )
-    if not found:
+    @property
+    def sql(self) -> dict[str, str]:
+        """The parts of a statement: the key of a column, and which verdicts it is about."""
+        conditions = [_CONTEXT] if self.context else []
+        if self.row is not None:
+            conditions.append(_WITH_ROW)
+        elif not self.by_knowledge:
+            conditions.append(_PLAIN)
+        key = _KEYS["knowledge" if self.by_knowledge else "version"]
+        return {"key": key, "which": "".join(f" AND {one}" for one in conditions)}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The goldens of a set by title, and columns by agent and version; `column_count` counts those left out too."""
+
+    set_name: str
+    filters: MatrixFilters
+    columns: list[Column]
+    rows: list[GoldenRow]
+    column_count: int
+
+
+def load_matrix(
+    set_name: str, filters: MatrixFilters, *, actor: Actor, limit: int | None = None, skip: int = 0
+) -> Matrix:
+    """Read what each golden of a set was found to be, in all columns or in those that were replayed last. Two
+    queries."""
+    asked = _parameters(filters, actor) | {"set": set_name}
+    every = [Column(*row) for row in run(LOAD_COLUMNS.format(**filters.sql), asked)]
+    columns = sorted(every[skip : skip + limit] if limit else every, key=lambda column: column.order)
+    newest = _NEWEST.format(**filters.sql)
+    rows = run(LOAD_ROWS.format(newest=newest), asked | {"keys": [column.key for column in columns]})
+    if not rows:
         raise NotFound(f"There is no golden set {set_name[:60]}.")
-    rows = [
-        GoldenRow(golden_id, title, {key: Cell._make(cell) for key, *cell in cells or ()})
-        for golden_id, title, cells in found
-    ]
-    return Matrix(set_name, _load_columns(rows, actor), rows)
+    goldens = [GoldenRow(golden_id, title, letters or "") for golden_id, title, letters in rows]
+    return Matrix(set_name, filters, columns, goldens, len(every))
 
 
-def _load_columns(rows: Sequence[GoldenRow], actor: Actor) -> list[Column]:
-    newest: dict[str, float] = {}
-    for row in rows:
-        for key, cell in row.cells.items():
-            newest[key] = max(cell.at, newest.get(key, 0.0))
-    ids = {version for key in newest if (version := key.partition("|")[0])}
-    known = (
-        {row[0]: row[1:] for row in run(LOAD_VERSIONS, {"tenant": actor.tenant_id, "ids": f"{{{','.join(ids)}}}"})}
-        if ids
-        else {}
-    )
-    columns = [_column(key, at, known) for key, at in newest.items()]
-    return sorted(columns, key=lambda column: column.order)
+def load_cells(matrix: Matrix, rows: Iterable[GoldenRow], *, actor: Actor) -> dict[tuple[str, str], Cell]:
+    """The cells of these goldens by golden and column. One query."""
+    asked = {"goldens": [row.id for row in rows], "keys": [column.key for column in matrix.columns]}
+    statement = LOAD_CELLS.format(newest=_NEWEST.format(**matrix.filters.sql))
+    found = run(statement, _parameters(matrix.filters, actor) | asked)
+    return {(golden_id, key): Cell(*cell) for golden_id, key, *cell in found}
 
 
-def _column(key: str, newest: float, known: dict[str, tuple[str, int]]) -> Column:
-    version_id, _, rest = key.partition("|")
-    context, _, knowledge = rest.partition("|")
-    agent, version = known.get(version_id, (None, None))
-    return Column(key, version_id or None, agent, version, context or None, tuple(knowledge.split()), newest)
+def _parameters(filters: MatrixFilters, actor: Actor) -> dict[str, Any]:
+    return {"tenant": actor.tenant_id, "context": filters.context, "row": str(filters.row)}
 
 
-# What a page shows of it
-
-
-def newest_columns(matrix: Matrix, limit: int, skip: int = 0) -> Matrix:
-    """The matrix with the columns that were replayed last, in their own order."""
-    recent = sorted(matrix.columns, key=lambda column: -column.newest)[skip : skip + limit]
-    return replace(matrix, columns=sorted(recent, key=lambda column: column.order))
+# What a page says of it
 
 
 def compare_columns(matrix: Matrix, baseline: str | None = None) -> Matrix:
     """The matrix with counts: how many goldens each column found to be what, and how they changed since the column
     `baseline` or, without one, since the version before of the same agent."""
-    keys = {column.key for column in matrix.columns}
-    if baseline is not None and baseline not in keys:
+    if baseline is not None and baseline not in {column.key for column in matrix.columns}:
         raise Invalid.of({"baseline": "Choose a column of this matrix."})
+    letters = zip(*(row.letters for row in matrix.rows), strict=True)
+    by_column = {column.key: found for column, found in zip(matrix.columns, letters, strict=True)}
     columns: list[Column] = []
     for column in matrix.columns:
         before = baseline if baseline is not None else _column_before(column, columns)
-        columns.append(_count_column(column, None if before == column.key else before, matrix.rows))
+        before = None if before == column.key else before
+        columns.append(_count_column(column, by_column[column.key], before, by_column.get(before or "")))
     return replace(matrix, columns=columns)
 
 
@@ -182,48 +203,38 @@ def _column_before(column: Column, earlier: Sequence[Column]) -> str | None:
     return next((one.key for one in reversed(own) if one.version != column.version and not one.knowledge), None)
 
 
-def _count_column(column: Column, before: str | None, rows: Iterable[GoldenRow]) -> Column:
-    counted: list[str] = []
+def _count_column(column: Column, letters: Sequence[str], before: str | None, earlier: Sequence[str] | None) -> Column:
+    counted = Counter(letters)
     changes: Counter[str | None] = Counter()
-    rejected = 0
-    for row in rows:
-        cell = row.cells.get(column.key)
-        if cell is None:
-            continue
-        if cell.rejected:
-            rejected += 1
-            continue
-        counted.append(cell.verdict)
-        earlier = row.cells.get(before) if before is not None else None
-        if earlier is not None:
-            changes[change_of(earlier.verdict, cell.verdict)] += 1
+    for (was, now), number in Counter(zip(earlier or (), letters, strict=False)).items():
+        if now in VERDICTS and was != NEVER:
+            changes[change_of(VERDICTS[was.lower()], VERDICTS[now])] += number
     return replace(
-        column, counts=count_verdicts(counted), rejected=rejected, before=before, better=changes[BETTER],
+        column,
+        counts={verdict: counted[letter] for letter, verdict in VERDICTS.items()},
+        rejected=sum(counted[letter.upper()] for letter in VERDICTS),
+        before=before,
+        better=changes[BETTER],
         worse=changes[WORSE],
-    )  # fmt: skip
+    )
 
 
-def differing_rows(matrix: Matrix) -> list[GoldenRow]:
+def differing_rows(rows: Iterable[GoldenRow]) -> list[GoldenRow]:
     """The goldens that columns found to be different things."""
-    keys = [column.key for column in matrix.columns]
-    return [row for row in matrix.rows if len({row.cells[key].verdict for key in keys if key in row.cells}) > 1]
+    return [row for row in rows if len({*row.letters.lower()} - {NEVER}) > 1]
 
 
-def sort_rows(rows: Iterable[GoldenRow], key: str, *, reverse: bool = False) -> list[GoldenRow]:
-    """Goldens by what a column found of them, the worst first; goldens without a verdict last in either direction."""
+def sort_rows(rows: Iterable[GoldenRow], place: int, *, reverse: bool = False) -> list[GoldenRow]:
+    """Goldens by what a column found of them, the worst first; goldens that were never replayed are always last."""
 
-    def order(row: GoldenRow) -> tuple[float, ...]:
-        cell = row.cells.get(key)
-        if cell is None:
-            return (UNTRIED, 0.0)
-        rank, accuracy = ORDER[cell.verdict], cell.accuracy or 0.0
-        return (2 - rank, -accuracy) if reverse and rank <= ORDER[PASS] else (rank, accuracy)
+    def order(row: GoldenRow) -> tuple[bool, int]:
+        rank = _ORDER[row.letters[place].lower()]
+        return row.letters[place] == NEVER, -rank if reverse else rank
 
     return sorted(rows, key=order)
 
 
 def tried_rows(columns: Iterable[Column]) -> list[str]:
     """The ids of the knowledge rows that these columns tried."""
-    return sorted(
-        {sign_and_id[1:] for column in columns for sign_and_id in column.knowledge if parse_id(sign_and_id[1:])}
-    )
+    tried = {one[1:] for column in columns for one in column.knowledge}
+    return sorted(row for row in tried if parse_id(row))
