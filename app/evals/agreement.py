@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # Fewer labels say nothing about a judge.
 MIN_LABELS = 20
+# Usually read as substantial agreement.
+RELIABLE_FROM = 0.60
 RESAMPLES = 1_000
 SEED = 20_240_229
 Pair = tuple[bool, bool]
@@ -23,16 +25,13 @@ class Agreement:
     high: float | None = None
 
     @property
-    def enough(self) -> bool:
-        return self.labels >= MIN_LABELS
-
-    @property
-    def one_class(self) -> bool:
-        return self.enough and self.kappa is None
+    def reliable(self) -> bool:
+        """Whether there are enough blind labels, and the judge agrees with them well beyond chance."""
+        return self.kappa is not None and self.kappa >= RELIABLE_FROM
 
     @property
     def summary(self) -> str:
-        if not self.enough:
+        if self.labels < MIN_LABELS:
             return f"{self.labels} of {MIN_LABELS} labels"
         if self.kappa is None or self.low is None or self.high is None:
             return "one class only"

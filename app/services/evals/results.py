@@ -184,11 +184,7 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
     results = results_of(cases_of(ending.id, actor=actor, divergences=True))
     ending.status = "cancelled" if ending.cancel_requested_at is not None else "completed"
     ending.completed_at = at or datetime.now(UTC)
-    ending.results = results
-    ending.passed_count = results["verdicts"][PASS]
-    ending.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
-    db.session.flush()
-    store_verdicts(ending, results["bySession"], actor=actor)
+    _write_results(ending, results, actor)
     finish_proofs(ending, actor=actor)
     queue_drop(ending, results, actor=actor)
     note_run_end(ending)
@@ -197,6 +193,21 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
         failed=ending.failed_count,
     )  # fmt: skip
     return True
+
+
+def _write_results(ended: EvalRun, results: dict[str, Any], actor: Actor) -> None:
+    ended.results = results
+    ended.passed_count = results["verdicts"][PASS]
+    ended.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
+    db.session.flush()
+    store_verdicts(ended, results["bySession"], actor=actor)
+
+
+def rewrite_results(run_id: UUID, *, actor: Actor) -> None:
+    """Write the figures of an ended run again, because a judgement in it was overruled."""
+    ended = get_run(run_id, actor=actor, lock=True)
+    remove_verdicts(run_id, actor=actor)
+    _write_results(ended, results_of(cases_of(run_id, actor=actor, divergences=True)), actor)
 
 
 def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:

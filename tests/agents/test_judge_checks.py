@@ -1,0 +1,152 @@
+"""Admins overrule the judge, and blind labels say how far it agrees with people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from app.db import db
+from app.errors import Forbidden, Invalid, Refused
+from app.evals.stats import count_verdicts
+from app.models import EvalRun, EvalVerdict
+from app.models.people import AuditEntry
+from app.services.evals.judging import labels, overrules
+from tests.agents.test_judge import FIND, UPDATE, Court, answer, court
+from tests.conftest import Api
+from tests.loopback_model import LoopbackModel
+
+__all__ = ["court"]
+LABELS, JUDGEMENTS = "/api/admin/evals/judge-labels", "/api/admin/evals/judgements"
+
+
+def judged_run(court: Court, *said: dict[str, Any], **asked: Any) -> EvalRun:
+    with LoopbackModel(*said) as model:
+        court.configure(model)
+        return court.run(**asked)
+
+
+def overrule(court: Court, run: EvalRun, *, passed: bool, dimension: str = "tone", reason: str = "It is fine.") -> Any:
+    [replay] = court.bench.replays(run)
+    with court.bench.acting():
+        return overrules.overrule_judgement(
+            replay.id, dimension, passed=passed, reason=reason, actor=court.bench.admin
+        )  # fmt: skip
+
+
+def test_an_overruled_judgement_changes_the_verdict_and_every_figure(court: Court) -> None:
+    golden_id = court.golden()
+    run = judged_run(court, answer(tone=1))
+    assert (run.failed_count, [row.status for row in court.bench.complaints()]) == (1, ["pending"])
+    result = overrule(court, run, passed=True)
+    assert (result["verdict"], result["overall_accuracy"]) == ("pass", 1.0)
+    tone = result["rubric"]["dimensions"]["tone"]
+    assert (tone["passed"], tone["judge_passed"], tone["score"]) == (True, False, 1)
+    assert tone["overruled"]["reason"] == "It is fine."
+    after = court.bench.look(run.id)
+    assert after.figures is not None
+    assert (after.passed_count, after.failed_count, after.figures["accuracy"]) == (1, 0, 1.0)
+    assert [row.status for row in court.bench.complaints()] == ["dismissed"]
+    with court.bench.acting():
+        row = db.session.scalars(select(EvalVerdict).where(EvalVerdict.run_id == run.id)).one()
+        assert (row.golden_id, row.verdict, row.latest) == (golden_id, "pass", True)
+        assert after.results["verdicts"] == count_verdicts([row.verdict])
+        entry = db.session.scalars(select(AuditEntry).where(AuditEntry.action == "judgement.overruled")).one()
+        assert (entry.details["before"], entry.details["after"], entry.details["reason"]) == (
+            "fail",
+            "pass",
+            "It is fine.",
+        )
+    # Taken back by overruling once more.
+    assert overrule(court, run, passed=False, reason="No, it is not.")["verdict"] == "fail"
+    assert court.bench.look(run.id).failed_count == 1
+
+
+def test_overruling_never_gets_past_the_comparison(court: Court) -> None:
+    court.golden(UPDATE)
+    run = judged_run(court, answer(tone=1), agent_version_id=court.bench.worse())
+    assert overrule(court, run, passed=True)["verdict"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"passed": True, "reason": " "}, Invalid),
+        ({"passed": True, "dimension": "unknown"}, Invalid),
+        ({"passed": False}, Refused),
+    ],
+)
+def test_what_cannot_be_overruled_is_refused(court: Court, given: dict[str, Any], wrong: type[Exception]) -> None:
+    court.golden()
+    run = judged_run(court, answer(tone=1))
+    with pytest.raises(wrong):
+        overrule(court, run, **given)
+    assert court.bench.look(run.id).failed_count == 1
+
+
+def test_what_was_never_judged_cannot_be_overruled(court: Court) -> None:
+    court.golden()
+    with pytest.raises(Refused, match="nothing to overrule"):
+        overrule(court, judged_run(court, answer(tone=999)), passed=True)
+
+
+def test_members_neither_overrule_nor_label(court: Court) -> None:
+    court.golden()
+    [replay] = court.bench.replays(judged_run(court, answer()))
+    member = court.bench.workspace.actor("member")
+    with court.bench.acting(), pytest.raises(Forbidden):
+        overrules.overrule_judgement(replay.id, "tone", passed=False, reason="r", actor=member)
+    with court.bench.acting(), pytest.raises(Forbidden):
+        labels.add_label(replay.id, "tone", passed=True, actor=member)
+
+
+def test_labels_are_blind_seeded_and_kept_apart_from_overrules(court: Court, api: Callable[..., Api]) -> None:
+    for name in ("Halden", "Kestrel", "Heron"):
+        court.golden(f'Find the deal "{name}"')
+    run = judged_run(court, answer(tone=5), answer(tone=1), answer(tone=5))
+    [first, *others] = court.bench.replays(run)
+    admin = api(court.bench.admin)
+    judged = first.meta["eval_result"]["rubric"]["dimensions"]["tone"]["passed"]
+    sent = {"dimension": "tone", "passed": not judged, "reason": "I see it otherwise."}
+    assert admin.post(f"{JUDGEMENTS}/{first.id}/overrule", sent).status_code == 200
+    seen = []
+    while (cell := next_cell(court)) is not None:
+        assert next_cell(court) == cell, "the order is seeded"
+        assert "score" not in vars(cell)
+        body = {"replay_session_id": str(cell.session_id), "dimension": cell.dimension, "passed": True}
+        made = admin.post(LABELS, body)
+        assert made.status_code == 201, made.get_json()
+        assert admin.post(LABELS, body).status_code == 409, "a label is kept once"
+        seen.append((cell.session_id, cell.dimension))
+    assert len(seen) == 5
+    assert (first.id, "tone") not in seen, "what was overruled is not blind any more"
+    refused = admin.post(LABELS, {"replay_session_id": str(first.id), "dimension": "tone", "passed": True})
+    assert refused.status_code == 409
+    [judge] = admin.get(LABELS).get_json()["items"]
+    assert (judge["judged"], judge["overruled"], judge["agreement"]["labels"]) == (3, 1, 5)
+    assert (judge["agreement"]["summary"], judge["agreement"]["reliable"]) == ("5 of 20 labels", False)
+    listed = admin.get(f"{JUDGEMENTS}/overruled").get_json()["items"]
+    assert {item["dimension"] for item in listed} == {"tone"}
+    assert len(others) == 2
+
+
+def next_cell(court: Court) -> Any:
+    with court.bench.acting():
+        return labels.next_cell(court.criteria_id, "openai:judge", actor=court.bench.admin)
+
+
+def test_an_answer_that_was_reused_is_labelled_once(court: Court) -> None:
+    court.golden(FIND)
+    judged_run(court, answer(), trials=2)
+    judged_run(court, answer())
+    statuses = [(one.status, one.cached) for one in court.judgements()]
+    fresh = statuses.count(("judged", False))
+    cells = set()
+    while (cell := next_cell(court)) is not None:
+        cells.add((cell.session_id, cell.dimension))
+        with court.bench.acting():
+            labels.add_label(cell.session_id, cell.dimension, passed=True, actor=court.bench.admin)
+    assert len(cells) == 2 * fresh
+    assert len(statuses) == 3
