@@ -116,11 +116,11 @@ def score_rubric(
     """The rubric as it is stored: each dimension, the share of the weight that passes, and whether the whole does.
     `overruled` has what an admin said instead: `passed`, `reason` and `by`."""
     found: dict[str, dict[str, Any]] = {}
-    for name, mark in marks.items():
-        rule = dimensions[name]
-        about = {"kind": rule.kind, "label": rule.label or name, "weight": rule.weight, "importance": rule.importance}
+    for place, (name, rule) in enumerate((name, rule) for name, rule in dimensions.items() if name in marks):
+        mark, label = marks[name], rule.label or name
+        about = {"kind": rule.kind, "label": label, "weight": rule.weight, "importance": rule.importance}
         instead = (overruled or {}).get(name)
-        found[name] = {**mark, **about}
+        found[name] = {**mark, **about, "position": place}
         if instead is not None:
             found[name] |= {"passed": instead["passed"], "judge_passed": mark["passed"], "overruled": dict(instead)}
     counted = [one for one in found.values() if one["importance"] != MINOR and one["weight"]]
@@ -163,4 +163,5 @@ def _why(rubric: Mapping[str, Any]) -> str:
     failed = [one for one in rubric["dimensions"].values() if not one["passed"] and one["importance"] != MINOR]
     worst = max(failed, key=lambda one: (one["importance"] == CRITICAL, one["weight"]))
     said = worst.get("overruled") or worst
-    return f"{worst['label']} fails: {said['reason']}".rstrip(".")
+    what = f"is {worst['score']:g} of 5" if worst["kind"] == "rating" and said is worst else "fails"
+    return f"{worst['label']} {what} ({said['reason'].rstrip('.')})"

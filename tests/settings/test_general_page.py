@@ -18,6 +18,10 @@ FORM = {
     "context_top_n": "8",
     "knowledge_gate": "propose",
     "feedback_origins": "",
+    "judge_model": "",
+    "judge_concurrency": "16",
+    "judge_seconds": "60",
+    "judge_daily_tokens": "5000000",
 }
 
 
@@ -28,6 +32,8 @@ def test_settings_are_saved_together(app, workspace, sign_in):
         "author_private": "1",
         "context_top_n": "12",
         "knowledge_gate": "proved",
+        "judge_model": " openai:gpt-5 ",
+        "judge_daily_tokens": "0",
         "feedback_origins": "https://a.example\r\n https://b.example:8443 ",
     }
 
@@ -42,6 +48,7 @@ def test_settings_are_saved_together(app, workspace, sign_in):
         saved = workspace_store.get_settings(admin)
     assert saved.feedback_origins == ["https://a.example", "https://b.example:8443"]
     assert (saved.review_enabled, saved.author_private, saved.knowledge_gate) == (False, True, "proved")
+    assert (saved.judge_model, saved.judge_daily_tokens, saved.judge_concurrency) == ("openai:gpt-5", 0, 16)
 
 
 def test_settings_without_effect_are_not_offered_and_survive_a_save(app, workspace, sign_in):

@@ -15,6 +15,7 @@ from app.security.access import access
 from app.services.evals import compare as eval_compare
 from app.services.evals import promotion, run_lists
 from app.services.evals.baselines import load_baseline
+from app.services.evals.judging import queue as judging_queue
 from app.services.evals.promotion import Incomplete
 from app.services.sessions.transcript import RecordNames
 from app.views.evals import bp
@@ -85,6 +86,9 @@ def _page_context(found: Mapping[str, Any]) -> dict[str, Any]:
         "dimensions": sorted(dimensions.items(), key=_dimension_order),
         "counts": [count_steps(one["rows"]) for one in (before, found) if one],
         "sum": _sum(dimensions.values()),
+        "rubric": result.get("rubric"),
+        "lowered": was_lowered(result),
+        "judging": "rubric" in result and judging_queue.is_waiting(found["replay"].id, actor=g.actor),
     }
 
 
@@ -153,13 +157,18 @@ def verdict_sentence(result: Mapping[str, Any]) -> str:
     opening = f"{OPENING.get(verdict, verdict.capitalize())}{f': {reason}' if reason else ''}."
     dimensions = result.get("dimensions") or {}
     others = {name: one for name, one in dimensions.items() if one.get("reason") != result.get("reason")}
-    if verdict != "fail" or not others:
+    if verdict != "fail" or not others or was_lowered(result):
         return opening
     below = [name.replace("_", " ") for name, one in others.items() if not one.get("passed")]
     if below:
         return f"{opening} Also below the mark: {', '.join(below)}."
     whole = all(one.get("score", 0) >= 1 for one in others.values())
     return f"{opening} {'Everything else matches.' if whole else 'The other dimensions pass.'}"
+
+
+def was_lowered(result: Mapping[str, Any]) -> bool:
+    """Whether the judge lowered the verdict of the comparison."""
+    return "compared" in result and result["compared"]["verdict"] != result["verdict"]
 
 
 def notes_of(found: Mapping[str, Any]) -> list[str]:
@@ -170,6 +179,7 @@ def notes_of(found: Mapping[str, Any]) -> list[str]:
         (drift, f"From turn {drift.get('turn')} on the talk drifts: {drift.get('text')}."),
         (result.get("left_recording"), "The replay asked for something that was not recorded."),
         (result.get("truncated"), "One of the two is too large to compare in full."),
+        (was_lowered(result), "Passed the comparison. The judge lowered the verdict."),
         (rejected, "This golden has a rejected baseline and is not counted in the accuracy."),
         (expected, "Graded on what should have happened."),
         (found["golden"].golden_set is None and found["is_case"], "This golden has been revoked."),

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from flask import Response, g, request, url_for
+from flask import Response, current_app, g, request, url_for
 
 from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, Refused
+from app.formats.agent_config import OFFLINE
 from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
 from app.services import audit
@@ -16,7 +17,6 @@ from app.services.ingest import imports as ingest_imports
 from app.services.workspaces import store as workspace_store
 from app.text.masking import Masking
 from app.views.format import value_line
-from app.views.forms import parse_count
 from app.views.htmx import Toast, leave, page, render
 from app.views.lists import page_cursor, pager_links
 from app.views.settings import bp
@@ -36,7 +36,21 @@ def index() -> Any:
 
 def _page(name: str, values: Mapping[str, Any], errors: dict[str, str], status: int = 200) -> Response:
     zones = sorted(timezones())
-    return render("settings/index.html", status=status, name=name, form=values, errors=errors, timezones=zones)
+    return render(
+        "settings/index.html",
+        status=status,
+        name=name,
+        form=values,
+        errors=errors,
+        timezones=zones,
+        default_model=_default_model(),
+    )
+
+
+def _default_model() -> str:
+    """The model that judges where the workspace names none."""
+    model: str = current_app.config["SETTINGS"].model
+    return "none" if model == OFFLINE else model
 
 
 @bp.post("")
@@ -65,15 +79,19 @@ def save() -> Any:
 def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
     """The settings of this page in their own types; what is no number stays a text, and is refused as such. The other
     settings are changed over the API and come to this page with what they decide."""
-    number = form.get("context_top_n", "").strip()
-    count = parse_count(number)
+    numbers = ("context_top_n", "judge_concurrency", "judge_seconds", "judge_daily_tokens")
     return {
         "author_private": form.get("author_private") == "1",
         "timezone": form.get("timezone", "").strip(),
-        "context_top_n": (number or None) if count is None else count,
         "feedback_origins": form.get("feedback_origins", "").split(),
-        **({"knowledge_gate": form["knowledge_gate"]} if "knowledge_gate" in form else {}),
+        **{name: _read_number(form[name].strip()) for name in numbers if name in form},
+        **{name: form[name].strip() for name in ("knowledge_gate", "judge_model") if name in form},
     }
+
+
+def _read_number(text: str) -> Any:
+    count = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+    return (text or None) if count is None else count
 
 
 @bp.get("/masking")

@@ -41,12 +41,14 @@ class Overrule:
     judge: dict[str, Any] | None
 
 
-def overrule_judgement(session_id: UUID, dimension: str, *, passed: bool, reason: str, actor: Actor) -> dict[str, Any]:
+def overrule_judgement(
+    session_id: UUID, dimension: str, *, passed: bool | None, reason: str, actor: Actor
+) -> dict[str, Any]:
     """Say what a judged dimension should be, and why; returns the replay's result. The verdict of the comparison stays
     the best that there can be. Figures and verdicts of the run follow in the same transaction."""
     require_admin(actor, "overrules a judge")
     held = _lock_judgement(session_id, actor)
-    reason = _check(held, dimension, reason)
+    reason = _check(held, dimension, passed, reason)
     replay = lock_replay(session_id, actor=actor)
     before = replay.meta["eval_result"]
     if before["rubric"]["dimensions"][dimension]["passed"] is passed:
@@ -80,7 +82,7 @@ def _lock_judgement(session_id: UUID, actor: Actor) -> Judgement:
     return held
 
 
-def _check(held: Judgement, dimension: str, reason: str) -> str:
+def _check(held: Judgement, dimension: str, passed: bool | None, reason: str) -> str:
     """The reason without spaces around it, where the judge said something that can be overruled."""
     if held.status != JUDGED:
         raise Refused("The judge said nothing here, so there is nothing to overrule.")
@@ -88,6 +90,8 @@ def _check(held: Judgement, dimension: str, reason: str) -> str:
     wrong = {}
     if dimension not in held.dimensions:
         wrong["dimension"] = "Choose a dimension that was judged."
+    if passed is None:
+        wrong["passed"] = "Choose pass or fail."
     if not reason or len(reason) > MAX_REASON:
         wrong["reason"] = f"Give a reason of at most {MAX_REASON:,} characters."
     if wrong:

@@ -124,6 +124,12 @@ def _held(leases: Sequence[JudgeLease]) -> list[Any]:
     ]
 
 
+def is_waiting(session_id: UUID, *, actor: Actor) -> bool:
+    """Whether a judge still has to look at this replay."""
+    mine = (Judgement.tenant_id == actor.tenant_id, Judgement.session_id == session_id)
+    return db.session.scalar(select(Judgement.status).where(*mine)) in OPEN_JUDGEMENTS
+
+
 def judge_progress(run_id: UUID, *, actor: Actor) -> JudgeProgress:
     """How far the judge of a run is, and what it took so far. One query."""
     rows = db.session.execute(
