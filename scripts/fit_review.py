@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 
 from app.learning.review.affinity import channels
+from app.learning.review.groups import name_tools_and_fields
 from app.learning.review.moments import read_moment
 from app.learning.review.noise import find_noise, says_something
 from scripts.review_weeks import Week, id_of, read_week
@@ -27,7 +28,8 @@ def fit(week: Week) -> dict[str, float]:
     group = {id_of(name): one["id"] for one in week.labels["patterns"] for name in one["feedback"]}
     labels = [group.get(row.id, str(row.id)) for row in rows]
     moments = [read_moment(row, week.entity_types) for row in rows]
-    made = {name: make() for name, make in channels(moments, [row.agent_id for row in rows]).items()}
+    names = name_tools_and_fields(week.agents, week.entity_types)
+    made = {name: make() for name, make in channels(moments, [row.agent_id for row in rows], names).items()}
     pairs = numpy.triu_indices(len(rows), 1)
     given = numpy.stack([(matrix @ matrix.T)[pairs] for matrix in made.values()], axis=1)
     same = numpy.asarray([labels[a] == labels[b] for a, b in zip(*pairs, strict=True)], dtype=float)

@@ -147,7 +147,7 @@ def test_every_signal_is_in_one_decision_at_most(dev: Week) -> None:
     assert not set(decided) & set(found.pending)
 
 
-@pytest.mark.parametrize(("name", "recall", "precision"), [("dev", 0.7, 0.85), ("held", 0.65, 0.8)])
+@pytest.mark.parametrize(("name", "recall", "precision"), [("dev", 0.75, 0.8), ("held", 0.7, 0.85)])
 def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precision: float) -> None:
     week = read_week(name)
     score = score_week(week, week.plan())
@@ -155,4 +155,4 @@ def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precisi
     assert score.recall >= recall
     assert score.precision >= precision
     assert score.scope >= 0.75
-    assert score.duplicates == 0
+    assert score.duplicates <= 1

@@ -16,34 +16,40 @@ from app.learning.review.moments import Moment, content_words
 from app.text.embeddings import DIMENSIONS, embed
 
 WEIGHTS = {
-    "meaning of what was said": 1.58,
-    "weighted meaning of what was said": 1.27,
-    "words of what was said": 1.01,
-    "meaning of the talk": 1.35,
-    "weighted meaning of all": 1.88,
-    "words of all": 1.11,
-    "values": 1.88,
-    "fields": 1.33,
-    "kinds": 0.88,
-    "shapes": 0.55,
-    "agent": 0.14,
+    "meaning of what was said": 1.17,
+    "weighted meaning of what was said": 0.97,
+    "words of what was said": 0.62,
+    "meaning of the talk": 1.24,
+    "weighted meaning of all": 1.79,
+    "words of all": 0.99,
+    "values": 1.86,
+    "fields": 1.28,
+    "kinds": 0.85,
+    "shapes": 0.67,
+    "agent": 0.11,
+    "tools and fields meant": 0.84,
+    "tools and fields named": 1.44,
 }
-BIAS = -4.96
+BIAS = -5.08
 # Texts about other things that are thought of beside a batch, so that three rows that say the same are still alike.
 UNSEEN = 30
+# From where on a text points at a tool or a field.
+POINTS = 0.15
 IN_WORDS = frozenset(name for name in WEIGHTS if name.endswith("of what was said"))
 # What happened counts for so much at most; words count for more than in the regression, which saw few that are alike.
 MOST_SHOWN, WORDS_COUNT = 6.0, 1.3
+OPPOSITE = 3.0
 SAME_MOMENT, SAME_WORDS, ENOUGH_WORDS = 6.0, 0.5, 4
 Bags = Sequence[Counter[Any]]
 
 
-def affinities(moments: Sequence[Moment], agents: Sequence[Hashable]) -> Any:
-    """The log-odds of each pair, as a square matrix; its diagonal means nothing."""
+def affinities(moments: Sequence[Moment], agents: Sequence[Hashable], names: Sequence[str]) -> Any:
+    """The log-odds of each pair, as a square matrix; its diagonal means nothing. `names` are what tools and fields are
+    called and are for: two texts that point at the same one are near."""
     import numpy
 
     words, shown = (numpy.zeros((len(moments), len(moments)), dtype=numpy.float32) for _ in range(2))
-    for name, make in channels(moments, agents).items():
+    for name, make in channels(moments, agents, names).items():
         matrix = make()
         part = words if name in IN_WORDS else shown
         part += numpy.float32(WEIGHTS[name]) * (matrix @ matrix.T)
@@ -51,13 +57,29 @@ def affinities(moments: Sequence[Moment], agents: Sequence[Hashable]) -> Any:
     wordy = numpy.asarray([len(content_words(moment.said)) >= ENOUGH_WORDS for moment in moments])
     apart = (shown > SAME_MOMENT) & (words < SAME_WORDS) & wordy[:, None] & wordy[None, :]
     shown = numpy.where(apart, numpy.float32(0), numpy.float32(MOST_SHOWN) * numpy.tanh(shown / MOST_SHOWN))
-    return numpy.float32(BIAS) + WORDS_COUNT * words + shown
+    return numpy.float32(BIAS) + WORDS_COUNT * words + shown - OPPOSITE * _opposites(moments)
 
 
-def channels(moments: Sequence[Moment], agents: Sequence[Hashable]) -> dict[str, Callable[[], Any]]:
+def _opposites(moments: Sequence[Moment]) -> Any:
+    """The pairs of which one switched on what the other switched off: who wants less wants not more."""
+    import numpy
+
+    names = sorted({name for moment in moments for name, _ in moment.flags})
+    on, off = (
+        numpy.asarray([[(name, value) in one.flags for name in names] for one in moments], dtype=numpy.float32)
+        for value in (True, False)
+    )
+    on, off = on.reshape(len(moments), len(names)), off.reshape(len(moments), len(names))
+    return (on @ off.T + off @ on.T) > (on * off) @ (on * off).T
+
+
+def channels(
+    moments: Sequence[Moment], agents: Sequence[Hashable], names: Sequence[str]
+) -> dict[str, Callable[[], Any]]:
     """What makes the vectors of each channel, one row of length 1 (or 0) for each moment."""
     said, everything = [moment.said for moment in moments], [moment.everything for moment in moments]
     said_words = [Counter(content_words(text)) for text in said]
+    name_words = [Counter(content_words(name)) for name in names]
     all_words = [Counter(content_words(text)) for text in everything]
     return {
         "meaning of what was said": lambda: _embed(said),
@@ -71,6 +93,10 @@ def channels(moments: Sequence[Moment], agents: Sequence[Hashable]) -> dict[str,
         "kinds": lambda: _weigh([moment.kinds for moment in moments]),
         "shapes": lambda: _weigh([moment.shapes for moment in moments]),
         "agent": lambda: _weigh([Counter([agent]) for agent in agents]),
+        "tools and fields meant": lambda: _point(_embed_by_weight([*said_words, *name_words]), len(moments), POINTS),
+        "tools and fields named": lambda: _point(
+            _weigh([_stems(bag) for bag in (*said_words, *name_words)]), len(moments), 0
+        ),
     }
 
 
@@ -124,6 +150,14 @@ def _embed_by_weight(bags: Bags) -> Any:
     if full.any():
         matrix[full] -= matrix[full].mean(axis=0) * numpy.float32(len(bags) / (len(bags) + UNSEEN))
     return _unit(matrix)
+
+
+def _point(matrix: Any, count: int, least: float) -> Any:
+    """How near the first rows are to each of the others, where they are near at all."""
+    import numpy
+
+    near = matrix[:count] @ matrix[count:].T
+    return _unit(numpy.where(near > least, near, 0))
 
 
 def _unit(matrix: Any) -> Any:

@@ -37,7 +37,8 @@ def group_signals(
     rows = sorted({**{id: sample for id, (sample, _) in samples.items()}, **own}.values(), key=_order)
     known_of = {id: pattern_id for id, (_, pattern_id) in samples.items()}
     terms = read_terms(agents, entity_types)
-    near = affinities([read_moment(row, entity_types) for row in rows], [row.agent_id for row in rows])
+    moments = [read_moment(row, entity_types) for row in rows]
+    near = affinities(moments, [row.agent_id for row in rows], name_tools_and_fields(agents, entity_types))
     found = []
     for places in cluster(near, {place for place, row in enumerate(rows) if row.admin_flag}):
         group = [rows[place] for place in places]
@@ -46,6 +47,13 @@ def group_signals(
             pattern = _make_pattern(clearest(mine, terms), pattern_id, entity_types)
             found.append(Group(pattern, mean_affinity(near, places)))
     return found
+
+
+def name_tools_and_fields(agents: Sequence[Agent], kinds: Sequence[EntityType]) -> list[str]:
+    """What there is to point at: each tool with what it is for, and each field of each kind of record."""
+    tools = {tool.name: tool for agent in agents for tool in agent.tools}
+    named = [f"{tool.name} {tool.description} {' '.join(tool.arguments)}" for tool in tools.values()]
+    return sorted({*named, *(f"{kind.name} {field}" for kind in kinds for field in kind.fields)})
 
 
 def _order(signal: Signal) -> tuple[object, UUID]:

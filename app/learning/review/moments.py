@@ -22,8 +22,8 @@ CODE = re.compile(r"[A-Z]{2,}|[^\w\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A signal as texts and marks: words, values in calls and results, names of fields, kinds of record, and shapes of
-    figures and dates in the answer."""
+    """A signal as texts and marks: words, values in calls and results, names of fields, kinds of record, shapes of
+    figures and dates in the answer, and what was switched on or off in a call."""
 
     said: str
     talk: str
@@ -32,6 +32,7 @@ class Moment:
     fields: Counter[str]
     kinds: Counter[str]
     shapes: Counter[str]
+    flags: frozenset[tuple[str, bool]]
 
 
 def words_of(signal: Signal) -> str:
@@ -60,6 +61,7 @@ def read_moment(signal: Signal, kinds: Sequence[EntityType]) -> Moment:
         Counter(name.lower() for name, _ in (*arguments, *(pair for _, pair in outputs)) if name),
         _kinds(signal, calls, arguments, kinds),
         _shapes(signal.answer or ""),
+        frozenset(_flags(calls)),
     )
 
 
@@ -99,6 +101,13 @@ def _narrow(call: Call, field: str | None) -> Call:
             value = given.get("value") if isinstance(given, Mapping) else given
             return Call(f"{call.name} {field}", {field: value}, call.is_error)
     return call
+
+
+def _flags(calls: Sequence[Call]) -> Iterator[tuple[str, bool]]:
+    for call in calls:
+        for name, value in leaves(call.arguments):
+            if isinstance(value, bool):
+                yield f"{call.name} {name}", value
 
 
 def _join(pairs: Iterable[tuple[str, Any]]) -> str:

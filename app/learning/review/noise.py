@@ -21,17 +21,27 @@ TRIAL = re.compile(
     r"\W*(?:(?:just|only|a|this|is|i'?m|please|pls|ignore|me)\W+)*(?:test(?:s|ing|ed)?\b\W*)+[\d\W]*", re.IGNORECASE
 )
 SAME_WORD = 0.85
+TO_THE_REVIEW = re.compile(
+    r"^\W*(?:(?:dear|hey|hi|hello|ok|note (?:to|for)|message (?:to|for)|attention|attn)\W+)*(?:the )?(?:feedback )?"
+    r"review(?:er|ing)?(?: agent| bot| model| system)?\s*(?:[:,>!-]|please\b)",
+    re.IGNORECASE,
+)
+TAKEN_BACK = re.compile(
+    r"^\W*(?:oh |ok |ah )*(?:never ?mind|nvm|forget it|my (?:mistake|bad|fault)|sorry,? my)\b", re.IGNORECASE
+)
 
 
 def find_noise(signal: Signal) -> str | None:
     """Why no rule should come from a row, or None."""
     said = said_of(signal)
-    if find_prompt_talk(said) or describe_hidden(said) or mixed_words(said):
+    if find_prompt_talk(said) or TO_THE_REVIEW.search(said) or describe_hidden(said) or mixed_words(said):
         return "It gives orders to a model or to the review, and says nothing about the work."
     if signal.rating == "positive" and not (signal.comment and CORRECTS.search(said)):
         return "Praise. Nothing to change."
     if signal.kind == "session_failure" and OUTAGE.search(said):
         return "An outage, not a mistake of the agent."
+    if TAKEN_BACK.search(signal.comment or ""):
+        return "Taken back by its author."
     if said and TRIAL.fullmatch(said):
         return "A test of the form."
     if signal.preferred_answer and is_slip(signal.answer or "", signal.preferred_answer):
