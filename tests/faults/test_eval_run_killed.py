@@ -86,8 +86,9 @@ def test_a_run_of_forty_survives_the_death_of_its_worker(office: Place, model: S
 
 def test_eight_lost_workers_leave_no_golden_without_a_verdict(office: Place, model: SlowModel, full: bool) -> None:
     """Each time a worker is in the middle of several replays, it is killed and another takes over."""
-    goldens, kills = (GOLDENS, 8) if full else (10, 3)
-    settings = {"UPSHOT_OPENAI_BASE_URL": model.url, "UPSHOT_SLOTS": "8"}
+    slots = 8
+    goldens, kills = (GOLDENS, 8) if full else (slots, 3)
+    settings = {"UPSHOT_OPENAI_BASE_URL": model.url, "UPSHOT_SLOTS": str(slots)}
     worker = up(office.worker(**settings))
     tenant = office.ask(goldens, {"model": "openai:slow"})
     within(PATIENCE, lambda: office.ended() == goldens)
@@ -96,7 +97,7 @@ def test_eight_lost_workers_leave_no_golden_without_a_verdict(office: Place, mod
     run_id = replay_all(office, tenant, promote=True)
     running = "SELECT count(*) FROM sessions WHERE eval_run_id = %s AND status = 'running' AND lease_owner LIKE %s"
     for number in range(1, kills + 1):
-        within(PATIENCE, lambda mine=f"%:{worker.pid}:%": office.fetch(running, run_id, mine)[0][0] >= 4)
+        within(PATIENCE, lambda mine=f"%:{worker.pid}:%": office.fetch(running, run_id, mine)[0][0] == slots)
         send(worker, signal.SIGKILL)
         model.seconds = 0.05 if number == kills else 60.0
         worker = up(office.worker(**settings))
