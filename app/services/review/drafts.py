@@ -29,6 +29,7 @@ from app.services.feedback import review as feedback_review
 from app.services.knowledge.validation import check_signals
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters
+from app.services.privacy import name_of
 
 MAX_PER_HOUR = 20
 MAX_SETS = 10
@@ -319,6 +320,22 @@ def trials_of(rows: Sequence[DraftRow], *, actor: Actor) -> dict[UUID, list[Tria
     ids = [run_id for row in rows for run_id in row.trial_run_ids]
     runs, changes = run_lists.get_run_rows(ids, actor=actor), baselines.changes_of(ids, actor=actor)
     return {row.id: [Trial(runs[one], changes.get(one)) for one in row.trial_run_ids if one in runs] for row in rows}
+
+
+def evidence_of(rows: Sequence[DraftRow], *, actor: Actor) -> dict[UUID, list[Any]]:
+    """The feedback behind each of these drafts, newest first, as `id, rating, comment, author, session_id, created_at`.
+    One query, none for none."""
+    ids = {one for row in rows for one in row.feedback_ids}
+    if not ids:
+        return {}
+    author = name_of(Feedback.created_by, actor, Feedback.origin == "user").label("author")
+    found = db.session.execute(
+        select(Feedback.id, Feedback.rating, Feedback.comment, author, Feedback.session_id, Feedback.created_at)
+        .outerjoin(User, User.id == Feedback.created_by)
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids))
+        .order_by(Feedback.created_at.desc(), Feedback.id)
+    ).all()
+    return {row.id: [one for one in found if one.id in row.feedback_ids] for row in rows}
 
 
 # Reading

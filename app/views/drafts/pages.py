@@ -48,7 +48,11 @@ def index() -> Response:
 
 
 def _shown(rows: list[DraftRow]) -> dict[str, Any]:
-    return {"changes": {row.id: _diff(row) for row in rows}, "trials": drafts.trials_of(rows, actor=g.actor)}
+    return {
+        "changes": {row.id: _diff(row) for row in rows},
+        "trials": drafts.trials_of(rows, actor=g.actor),
+        "evidence": drafts.evidence_of(rows, actor=g.actor),
+    }
 
 
 def _diff(row: DraftRow) -> list[tuple[Change, list[Part]]]:
