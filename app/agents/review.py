@@ -3,7 +3,8 @@ its own with its events. No transaction is open while it decides."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -68,22 +69,20 @@ class Reviewer:
         """Review the feedback about one agent. Where it came in several parts, the patterns that are spread over them
         are looked at once more as wholes."""
         after: Signal | None = None
-        seen: list[UUID] = []
-        parts = 0
+        parts: Counter[UUID] = Counter()
         while part := await self._load(agent_id, after):
-            seen += await self._review_part(part, agent_id)
-            after, parts = part[-1], parts + 1
-        if parts > 1 and not self.dry_run:
-            for start in range(0, len(seen), PATTERNS_AT_ONCE):
-                some = seen[start : start + PATTERNS_AT_ONCE]
-                spread = await self._transact(partial(load_spread, some, self.now, actor=self.actor))
-                if spread:
-                    await self._review_part(spread, agent_id, counted=False)
+            parts.update(await self._review_part(part, agent_id))
+            after = part[-1]
+        spread = [pattern_id for pattern_id, number in parts.items() if number > 1]
+        for start in range(0, 0 if self.throttled else len(spread), PATTERNS_AT_ONCE):
+            some = spread[start : start + PATTERNS_AT_ONCE]
+            rows = await self._transact(partial(load_spread, some, self.now, actor=self.actor))
+            await self._review_part(rows, agent_id, counted=False)
 
     async def _load(self, agent_id: UUID | None, after: Signal | None) -> list[Signal]:
         return await self._transact(lambda: load_part(agent_id, after, self.now, actor=self.actor))
 
-    async def _review_part(self, part: Sequence[Signal], agent_id: UUID | None, *, counted: bool = True) -> list[UUID]:
+    async def _review_part(self, part: Sequence[Signal], agent_id: UUID | None, *, counted: bool = True) -> set[UUID]:
         """Decide about a part of the feedback, and return the patterns in it that are still without a rule."""
         world, known, rules = await self._transact(lambda: self._surroundings(part, agent_id))
         plan = await self.threads.call(lambda: self._plan(part, world, known))
@@ -100,10 +99,10 @@ class Reviewer:
             else:
                 await self.apply(proposal, batch, saved)
         decided = {id for decision in [*settled, *plan.proposals] for id in decision.signal_ids}
+        left = batch.signals.keys() - decided
         if counted:
-            waits = len(batch.signals.keys() - decided)
-            await self._note([], considered=len(part), patterns=len(plan.patterns), left_pending=waits)
-        return [saved[id] for id in batch.signals.keys() - decided if id in saved]
+            await self._note([], considered=len(part), patterns=len(plan.patterns), left_pending=len(left))
+        return {saved[id] for id in left if id in saved}
 
     def _surroundings(
         self, part: Sequence[Signal], agent_id: UUID | None
@@ -154,7 +153,6 @@ class Reviewer:
             return None
         if isinstance(decision, Proposal) and self.throttled:
             self.complete = False
-            await self._note([], left_pending=len(decision.signal_ids))
             return "No more proposals in this hour."
         try:
             await self._transact(lambda: self._carry_out(decision, batch, saved))
@@ -162,7 +160,6 @@ class Reviewer:
             self.throttled = self.throttled or isinstance(refusal, Throttled)
             self.complete = self.complete and not isinstance(refusal, Throttled)
             await self.refuse(describe(decision), refusal.detail)
-            await self._note([], left_pending=len(decision.signal_ids))
             return refusal.detail
         return None
 
@@ -191,10 +188,6 @@ class Reviewer:
     async def refuse(self, what: dict[str, Any], why: str) -> None:
         """Report what was tried and not allowed."""
         await self._note([], refused=[{**what, "why": why}])
-
-    async def leave(self, batch: Batch, decided: Collection[UUID]) -> None:
-        """Report what of a group stays pending."""
-        await self._note([], left_pending=len(batch.signals.keys() - set(decided)))
 
     async def _note(self, events: Sequence[NewEvent], **done: Any) -> None:
         def work() -> None:

@@ -194,7 +194,6 @@ class ModelReview:
         """Ask about one group. Without a usable decision its feedback stays pending."""
         if self.asked >= MAX_GROUPS:
             self.reviewer.complete = False
-            await self.reviewer.leave(batch, ())
             return
         self.asked += 1
         rules = await self.reviewer.threads.call(lambda: near_rules(proposal, world.rules))
@@ -203,7 +202,6 @@ class ModelReview:
         if not group.answered:
             self.reviewer.complete = self.reviewer.complete and why == NO_DECISION
             await self.reviewer.refuse({"what": "decide", "signals": len(batch.signals)}, why or NO_DECISION)
-        await self.reviewer.leave(batch, group.decided)
 
     async def _ask(self, group: Group, text: str) -> str | None:
         """Let the model work on a group, and say what kept it from deciding."""

@@ -45,7 +45,8 @@ class Desk:
         """Feedback about a session of its own."""
         person = self.workspace.actor(role)
         asked = more.pop("asked", "How leveraged is Kestrel?")
-        about = more.pop("session_id", None) or self.session(person, asked, "Leverage is 5.1x on gross debt.")
+        answered, agent = more.pop("answered", "Leverage is 5.1x on gross debt."), more.pop("agent", "deal-analyst")
+        about = more.pop("session_id", None) or self.session(person, asked, answered, agent)
         new = NewFeedback(source_type="session", rating="negative", comment=comment, session_id=about)
         with acting_as(person), transaction():
             return record_feedback(replace(new, **more), actor=person).row.id

@@ -20,7 +20,9 @@ def events_of(desk: Desk, session_id: Any) -> list[str]:
 
 def test_what_two_people_say_becomes_one_proposal(desk: Desk) -> None:
     same = [desk.complain("member", WRONG), desk.complain("other", "It should quote leverage on net debt, not gross.")]
-    other = desk.complain("member", "The chart has no legend, please add one.", asked="Draw the chart")
+    other = desk.complain(
+        "member", "The chart has no legend, please add one.", asked="Draw the chart", agent="chart-maker"
+    )
     review = desk.review()
     assert review.status == "completed", review.error
     assert (review.total, review.considered, review.left_pending) == (3, 3, 1)

@@ -18,7 +18,7 @@ from app.learning.review.groups import words_of
 from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Rule, Signal, Tool
 from app.text.embeddings import embed
 
-PART = 1000
+PART = 500
 MAX_RULES = 2000
 MAX_KNOWN = 2000
 SAMPLES = 2

@@ -177,7 +177,9 @@ def finish_run(session_id: UUID, *, complete: bool, actor: Actor) -> str:
     """End a run and say what it did. With `complete`, the next is skipped until something changes."""
     run = _own_run(session_id, actor)
     run.finished_at = datetime.now(UTC)
-    run.fingerprint = waiting(actor=actor).fingerprint if complete and not run.dry_run else None
+    if not run.dry_run:
+        left = waiting(actor=actor)
+        run.left_pending, run.fingerprint = left.total, left.fingerprint if complete else None
     db.session.flush()
     return _summarise(run)
 

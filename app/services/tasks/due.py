@@ -21,7 +21,7 @@ from app.services.evals.runs import NewRun
 from app.services.review import runs as review_runs
 from app.services.sessions import start as session_start
 from app.services.sessions.task_outcome import note_outcome
-from app.services.workspaces.store import REVIEW_TASK
+from app.services.workspaces.store import REVIEW_TASK, system_actor
 
 DUE = text("SELECT task_id, tenant_id FROM door_due(clock_timestamp())")
 OPEN_STATUSES = ("pending", "queued", "running")
@@ -118,7 +118,7 @@ def _start_or_skip(task: Task, tick: TaskTick, actor: Actor) -> None:
         return
     try:
         with db.session.begin_nested():
-            _start(task, tick, actor if task.slug == REVIEW_TASK else _actor_of(task), scheduled=True)
+            _start(task, tick, _actor_of(task), scheduled=True)
     except Problem as refusal:
         _close(tick, "failed", refusal.detail)
         note_outcome(task.tenant_id, task.id, "failed", refusal.detail, tick.created_at)
@@ -175,7 +175,9 @@ def _close(tick: TaskTick, status: str, detail: str) -> None:
 
 
 def _actor_of(task: Task) -> Actor:
-    """The person who saved the schedule, with the role they have now."""
+    """The person who saved the schedule, with the role they have now; for reviews the product."""
+    if task.slug == REVIEW_TASK:
+        return system_actor(task.tenant_id)
     row = db.session.execute(
         select(User.name, Membership.role)
         .join(Membership, (Membership.user_id == User.id) & (Membership.tenant_id == task.tenant_id))
