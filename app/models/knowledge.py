@@ -113,6 +113,7 @@ class SharedContextHistory(Row):
     __table_args__ = (
         UniqueConstraint("tenant_id", "shared_context_id", "version"),
         within("shared_context", "shared_context_id", ondelete="CASCADE"),
+        index("shared_context_history_recent_idx", "tenant_id, created_at"),
     )
 
     shared_context_id: Mapped[UUID]

@@ -19,6 +19,7 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback
 from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.proposals import propose_retirement
 from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
@@ -244,6 +245,46 @@ def test_the_author_reads_the_state_of_the_rule_and_no_names(talk: Talk) -> None
     act(lambda: feedback_review.review([row], "reopen", actor=admin))
     said = act(lambda: feedback_review.review([row], "dismissed", actor=admin))
     assert said.endswith("No change.")
+
+
+def test_the_author_reads_that_a_rule_was_retired_and_why_nothing_changed(talk: Talk) -> None:
+    admin = talk.workspace.actor("admin")
+    talk.thumb("not_helpful")
+    row = talk.rows()["not_helpful"].id
+
+    def said(work: Callable[[], Any]) -> str:
+        with talk.app.app_context(), acting_as(admin), transaction():
+            work()
+        return " ".join(talk.page().select_one(".u-own").text.split())
+
+    with talk.app.app_context(), acting_as(admin), transaction():
+        rule = knowledge_rows.add_row(NewRow(type="lesson", content="Round to millions."), actor=admin).id
+
+    def retire() -> None:
+        proposal = propose_retirement(rule, "It misleads.", actor=admin)
+        knowledge_rows.link_signals(proposal, [row])
+        db.session.flush()
+        knowledge_rows.set_state(proposal.id, "active", actor=admin)
+
+    assert "Led to a change. Agents no longer get this rule: Round to millions." in said(retire)
+    back = said(lambda: knowledge_rows.set_state(rule, "active", actor=admin))
+    assert "Led to a change that is no longer in use." in back
+
+    def reject() -> None:
+        feedback_review.review([row], "reopen", actor=admin)
+        new = NewRow(type="lesson", content="Name the basis.", feedback_ids=[row])
+        wrong = knowledge_rows.add_row(new, actor=admin, proposed=True).id
+        knowledge_rows.set_state(wrong, "inactive", actor=admin, reason="The basis is always LTM.")
+
+    assert "No change: The rule made of it was rejected: The basis is always LTM." in said(reject)
+
+    def dismiss(notes: str) -> None:
+        feedback_review.review([row], "reopen", actor=admin)
+        feedback_review.review([row], "dismissed", actor=admin, notes=notes)
+
+    by_model = said(lambda: dismiss(f"{feedback_review.BY_MODEL}Sam said the same of Halden."))
+    assert "No change: A review found nothing to change." in by_model
+    assert "Halden" not in by_model
 
 
 def test_a_row_of_the_product_s_own_widget_is_changed_not_doubled(talk: Talk) -> None:

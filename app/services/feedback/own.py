@@ -24,31 +24,35 @@ from app.models import (
     Message,
 )
 from app.services.feedback.lists import FeedbackFilters
-from app.services.feedback.review import UNEXPLAINED
+from app.services.feedback.review import BY_MODEL, UNEXPLAINED
 from app.services.lists.filters import Matches, find_ids
 
 MAX_ROWS = 500
 NO_NOTE = re.compile(re.escape(UNEXPLAINED).replace(r"\{name\}", ".*"))
-# A row that was replaced or merged is followed to the row in its place.
+# A row that was replaced or merged is followed to the row in its place, and a proposal to retire one to that row. A row
+# that is retired and comes back undoes what the feedback led to.
 RULES = text("""
     WITH RECURSIVE behind AS (
-        SELECT l.feedback_id, c.id, c.content, c.state, c.superseded_by, 0 AS depth
+        SELECT l.feedback_id, c.id, c.content, c.state, c.superseded_by, 0 AS depth, c.metadata ? 'retires' AS retires
           FROM shared_context_feedback AS l
           JOIN shared_context AS c ON c.tenant_id = l.tenant_id AND c.id = l.shared_context_id
          WHERE l.tenant_id = :tenant AND l.feedback_id = ANY (:ids)
         UNION ALL
-        SELECT b.feedback_id, c.id, c.content, c.state, c.superseded_by, b.depth + 1
+        SELECT b.feedback_id, c.id, c.content, c.state, c.superseded_by, b.depth + 1, b.retires
           FROM behind AS b JOIN shared_context AS c ON c.tenant_id = :tenant AND c.id = b.superseded_by
          WHERE b.state = 'superseded' AND b.depth < 10
     )
-    SELECT DISTINCT ON (feedback_id) feedback_id, id, content, state FROM behind WHERE state <> 'superseded'
+    SELECT DISTINCT ON (feedback_id) feedback_id, id, content,
+           CASE WHEN NOT retires OR depth = 0 THEN state WHEN state = 'active' THEN 'inactive'
+                ELSE 'retired' END AS state
+      FROM behind WHERE state <> 'superseded'
      ORDER BY feedback_id, array_position(ARRAY['active', 'proposed'], state), depth, id
 """)
 
 
 @dataclass(frozen=True)
 class LearnedRule:
-    """A knowledge row that feedback led to."""
+    """A knowledge row that feedback led to; `retired` is one that it led out of the prompts."""
 
     id: UUID
     content: str
@@ -130,9 +134,11 @@ def learned_from(rows: Collection[Feedback], *, actor: Actor) -> dict[UUID, Lear
 
 
 def reason_for(row: Feedback) -> str:
-    """Return what an admin noted about the decision. The note that is written where none was given names the admin, so
-    it is left out."""
+    """Return what was noted about the decision. The note that is written where none was given names the admin, so it is
+    left out. A model has read what others said and may repeat it, so its words are for admins only."""
     note = row.review_notes or ""
+    if note.startswith(BY_MODEL):
+        return "A review found nothing to change."
     return "" if NO_NOTE.fullmatch(note) else note
 
 

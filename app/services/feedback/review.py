@@ -26,6 +26,8 @@ FROM = {
 }
 OUTCOMES = ("knowledge", "golden", "agent_version", "retry", "manual")
 UNEXPLAINED = "Dismissed by {name} without a note."
+# How a note begins that a model wrote.
+BY_MODEL = "A model's reason: "
 NO_FEEDBACK = "There is no such feedback in this workspace."
 
 

@@ -149,7 +149,8 @@ def dismiss(dismissal: Dismissal, batch: Batch, *, actor: Actor) -> Done:
     if batch.by_model and is_evidence(list(batch.signals.values())):
         raise Forbidden("Only a person dismisses a part of what two people say.")
     ids = [signal.id for signal in signals]
-    moved = feedback_review.settle_pending(ids, "dismissed", actor=actor, notes=dismissal.reason)
+    notes = f"{feedback_review.BY_MODEL}{dismissal.reason}" if batch.by_model else dismissal.reason
+    moved = feedback_review.settle_pending(ids, "dismissed", actor=actor, notes=notes)
     return Done(_reviewed(moved, "dismissed", None, dismissal.reason), None, moved)
 
 

@@ -134,7 +134,11 @@ def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, An
     note, kind = feedback_own.reason_for(row), row.outcome.get("kind")
     if learned is not None and learned.state == "active":
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
-        return Outcome("Led to a change. Agents now get this rule:", learned.content, href)
+        decided = row.status not in ("pending", "reviewed")
+        text = "Led to a change. Agents now get this rule:" if decided else "Being reviewed. A rule about it is in use:"
+        return Outcome(text, learned.content, href)
+    if learned is not None and learned.state == "retired":
+        return Outcome("Led to a change. Agents no longer get this rule:", learned.content)
     if kind == "retry":
         session = parse_id(row.outcome.get("id") or row.context.get("retry_ref"))
         href = url_for("sessions.own_detail", session_id=session) if session else ""

@@ -49,7 +49,13 @@ REVIEW = "/admin/agent-review"
 TABS = (
     Section("Conversations", "message-circle", "conversations.index", (f"{REVIEW}/conversations",)),
     Section("Sessions", "activity", "sessions.index", (f"{REVIEW}/sessions", "/sessions")),
-    Section("Feedback", "thumb-down", "feedback.index", (f"{REVIEW}/feedback",), waiting="feedback"),
+    Section(
+        "Feedback",
+        "thumb-down",
+        "feedback.index",
+        (f"{REVIEW}/feedback", f"{REVIEW}/patterns", f"{REVIEW}/digest"),
+        waiting="feedback",
+    ),
     Section(
         "Knowledge",
         "book",
