@@ -94,6 +94,19 @@ def score_verdicts(verdicts: Sequence[str]) -> dict[str, Any]:
     return {"accuracy": accuracy(verdicts), "passed": counted[PASS], "judged": judged}
 
 
+def qualify_score(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes with the accuracy of a run: its 95 % interval, how many judged goldens are not in it because their
+    baseline was rejected, and the smallest regression that the rest can show."""
+    judged, verdicts = results["judged"], results["verdicts"]
+    low, high = wilson(results["passed"], judged)
+    return {
+        "low": low,
+        "high": high,
+        "rejected": verdicts[PASS] + verdicts[FAIL] + verdicts[FLAKY] - judged,
+        "smallest_regression": smallest_regression(judged, deterministic=results["models"] == ["offline"]),
+    }
+
+
 def score_dimensions(goldens: Iterable[Sequence[Mapping[str, Mapping[str, Any]]]]) -> dict[str, dict[str, Any]]:
     """Of each dimension its mean score, and how many goldens passed it and were judged by it. Each golden is given by
     the dimensions of its trials: it passes a dimension if all of them do."""

@@ -109,7 +109,7 @@ def test_the_table_of_a_matrix_sorts_and_narrows_without_a_script(
     assert rows == [str(won), str(song), str(update)], "by title"
     heads = [words(one) for one in page.select(".u-matrix thead th")]
     assert heads[1].startswith("v1 ✓ pass 3 ✗ fail 0")
-    assert heads[2].startswith("v2 ✓ pass 1 ✗ fail 2 better +0 worse −2")
+    assert heads[2].startswith("v2 ✓ pass 1 ✗ fail 2 33% 95% CI 6–79% better +0 worse −2")
 
     link = page.select(".u-matrix thead a")[2]["href"]
     assert f"sort={worse}" in link

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
+from app.evals.stats import qualify_score
 from app.formats import run_reports
 from app.services.evals import golden_lists, run_lists, runs
 from app.services.evals.baselines import Baseline, Changes, load_baseline
@@ -69,7 +70,8 @@ def load_report(run_id: UUID, *, actor: Actor, baseline_id: UUID | None = None) 
         golden_id: {**one, "before": vars(before[golden_id]) if golden_id in before else None}
         for golden_id, one in (results.get("bySession") or {}).items()
     }
-    return Report(row, {**results, "bySession": goldens} if results else {}, baseline, progress)
+    figures = {**results, **qualify_score(results), "bySession": goldens} if results else {}
+    return Report(row, figures, baseline, progress)
 
 
 # Exports

@@ -136,7 +136,7 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     by_agent: dict[str, list[str]] = defaultdict(list)
     for golden_id in counted:
         by_agent[str(goldens[golden_id][0].agent_id)].append(found[golden_id]["verdict"])
-    per_golden = [[case.verdict or ERRORED for case in group] for group in goldens.values()]
+    per_golden = [[case.verdict or ERRORED for case in goldens[golden_id]] for golden_id in counted]
     most = max(map(len, per_golden), default=0)
     return {
         "bySession": found,

@@ -82,6 +82,7 @@ class RunRow(RunColumns):
     judged: int | None
     verdicts: dict[str, int] | None
     models: list[str] | None
+    pass_power_k: float | None
     stopping: bool
     trial: bool
     command_line: bool
@@ -126,7 +127,7 @@ _COLUMNS: tuple[Any, ...] = (
     *(getattr(EvalRun, column.name) for column in fields(RunColumns)),
     cast(EvalRun.figures["accuracy"].astext, Float), Agent.slug, AgentVersion.version, User.name,
     cast(EvalRun.figures["judged"].astext, Integer),
-    EvalRun.figures["verdicts"], EvalRun.figures["models"],
+    EvalRun.figures["verdicts"], EvalRun.figures["models"], cast(EvalRun.figures["pass_power_k"].astext, Float),
     EvalRun.cancel_requested_at.is_not(None), EvalRun.options.has_key("trial"), EvalRun.options.has_key("command_line"),
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 from flask import g, request, url_for
 
 from app.errors import Invalid
+from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.models.evals import CONTEXT_MODES
 from app.security.access import access
@@ -110,6 +111,7 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
     own = url_for("evals.show_matrix")
     sorts = {key: _sort_link(own, asked, key) for key in ("golden", *names)}
     grid = [(row, [_cell_view(row, cells.get((row.id, key))) for key in names]) for row in shown]
+    most_judged = max((column.score.judged for column in matrix.columns), default=0)
     skipped, started = asked.skip + most_columns, asked.start + most_rows
     return {
         "asked": asked,
@@ -121,6 +123,8 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
         "sorts": sorts,
         "grid": grid,
         "total": len(rows),
+        "most_judged": most_judged,
+        "least": smallest_regression(most_judged),
         "goldens": len(matrix.rows),
         "differing": len(differing),
         "older": skipped if skipped < matrix.column_count else None,

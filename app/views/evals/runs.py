@@ -223,7 +223,6 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "progress": eval_results.progress_of(run, cases),
         "used": eval_usage.usage_of_run(run_id, actor=g.actor),
         "judge": judge_progress(run_id, actor=g.actor),
-        "pass_power_k": run.results.get("pass_power_k"),
         "baseline": baseline,
         "changes": baseline.changes({line["golden_id"]: line["verdict"] for line in every}) if baseline else None,
         "choices": list_choices(run_id, run.set_name, actor=g.actor),

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.db import run
+from app.evals.stats import smallest_regression
 from app.services.evals.run_lists import RunRow, Score
 
 # Sets are walked through the index of goldens, each found by the one before it.
@@ -24,8 +25,8 @@ SETS = """
 # and before which run.
 COUNTED_RUN = """
     SELECT run.id, run.set_name, run.created_at, run.completed_at, run.triggered_by,
-           round(found.accuracy * found.judged)::int AS passed, found.judged
-      FROM eval_runs AS run, jsonb_to_record(run.figures) AS found(accuracy float, judged int)
+           round(found.accuracy * found.judged)::int AS passed, found.judged, found.models
+      FROM eval_runs AS run, jsonb_to_record(run.figures) AS found(accuracy float, judged int, models jsonb)
      WHERE run.tenant_id = {tenant} AND run.status = 'completed' AND NOT run.options ? 'trial' AND {which}
      ORDER BY run.created_at DESC, run.id DESC LIMIT 1
 """
@@ -33,7 +34,7 @@ LATEST = "SELECT newest.* FROM sets, LATERAL ({run}) AS newest"
 # Needs `latest`. A share is compared without dividing: a run may have judged nothing.
 DROPPED = """
     SELECT latest.set_name, scheduled.passed AS passed_before, scheduled.judged AS judged_before, latest.passed,
-           latest.judged, scheduled.id AS before_id, latest.id, latest.completed_at
+           latest.judged, scheduled.id AS before_id, latest.id, latest.completed_at, latest.models
       FROM latest, LATERAL ({run}) AS scheduled
      WHERE latest.passed * scheduled.judged < scheduled.passed * latest.judged
 """
@@ -61,6 +62,12 @@ class DroppedSet:
     before_run_id: UUID
     run_id: UUID
     at: datetime
+    models: list[str]
+
+    @property
+    def least(self) -> float | None:
+        """The smallest drop that so many goldens can show."""
+        return smallest_regression(self.now.judged)
 
     @property
     def points(self) -> int:
@@ -76,7 +83,7 @@ def find_drop(counted: Sequence[RunRow]) -> DroppedSet | None:
     before, now = scheduled.score, last.score
     if now.share is None or before.share is None or now.passed * before.judged >= before.passed * now.judged:
         return None
-    return DroppedSet(str(last.set_name), before, now, scheduled.id, last.id, last.completed_at)
+    return DroppedSet(str(last.set_name), before, now, scheduled.id, last.id, last.completed_at, last.models or [])
 
 
 def list_dropped_sets(*, actor: Actor) -> list[DroppedSet]:

@@ -14,6 +14,7 @@ from app.errors import Invalid, NotFound
 from app.evals.change import BETTER, WORSE, change_of
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 from app.formats.ids import parse_id
+from app.services.evals.run_lists import Score
 
 # A column is a version with whatever context it was replayed in, or that and the knowledge it was replayed with.
 _VERSION = "coalesce(v.agent_version_id::text, '')"
@@ -108,6 +109,11 @@ class Column:
     @property
     def knowledge(self) -> tuple[str, ...]:
         return tuple(self.key.split("|")[2].split()) if "|" in self.key else ()
+
+    @property
+    def score(self) -> Score:
+        """How many of the judged goldens passed."""
+        return Score(self.counts[PASS], sum(self.counts[verdict] for verdict in (PASS, FAIL, FLAKY)))
 
     @property
     def order(self) -> tuple[Any, ...]:

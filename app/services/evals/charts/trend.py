@@ -13,6 +13,7 @@ from app.actor import Actor
 from app.db import run
 from app.errors import NotFound
 from app.evals.stats import wilson
+from app.evals.verdict import FAIL, FLAKY, PASS
 
 MAX_POINTS = 500
 MAX_MARKERS = 500
@@ -25,6 +26,7 @@ _FIGURES = {
 LOAD_POINTS = """
 SELECT r.id, r.started_at, (f ->> 'passed')::int, (f ->> 'judged')::int, (f ->> 'mean')::float,
        a.slug, n.version, r.options ? 'trial', r.context_mode, r.triggered_by,
+       r.figures -> 'verdicts', r.figures -> 'models', (r.figures ->> 'judged')::int,
        ARRAY(SELECT jsonb_object_keys(coalesce(r.figures -> 'agents', '{{}}'))),
        ARRAY(SELECT jsonb_object_keys(coalesce(r.figures -> 'dimensions', '{{}}')))
   FROM (SELECT * FROM eval_runs
@@ -87,6 +89,14 @@ class Point:
     trial: bool
     context_mode: str
     triggered_by: str
+    verdicts: dict[str, int]
+    models: list[str]
+    judged_of_set: int
+
+    @property
+    def rejected(self) -> int:
+        """How many goldens of the run were judged and not counted, because their baseline was rejected."""
+        return sum(self.verdicts.get(verdict, 0) for verdict in (PASS, FAIL, FLAKY)) - self.judged_of_set
 
     @property
     def accuracy(self) -> float | None:
@@ -148,13 +158,13 @@ def load_trend(
     rows = run(statement, asked)
     if not rows and not run(SET_EXISTS, asked)[0][0]:
         raise NotFound(f"There is no golden set {set_name[:60]}.")
-    agent_ids = sorted({one for row in rows for one in row[10]})
+    agent_ids = sorted({one for row in rows for one in row[13]})
     return Trend(
         set_name,
-        points=[point for row in rows if (point := Point(*row[:10])).judged is not None],
+        points=[point for row in rows if (point := Point(*row[:13])).judged is not None],
         markers=_load_markers(set_name, rows[0][1], agent_ids, actor) if rows else [],
         agents=_slugs_of(agent_ids, actor) if len(agent_ids) > 1 else [],
-        dimensions=sorted({one for row in rows for one in row[11]}),
+        dimensions=sorted({one for row in rows for one in row[14]}),
     )
 
 
