@@ -69,6 +69,13 @@ class Settings:
     lease_seconds: int = setting(
         "A session without a sign of life for so long is taken over.", 60, 2, 3600, "a whole number of seconds"
     )
+    machine_feedback_rate: int = setting(
+        "How many messages a minute a process checks for feedback in each workspace; of more, a sample. 0 checks none.",
+        600,
+        0,
+        1_000_000,
+        "messages a minute",
+    )
     session_max_bytes: int = setting(
         "How many bytes of events one session may hold, from 1000000 to 999999999.",
         SESSION_BYTES,

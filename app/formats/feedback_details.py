@@ -95,6 +95,22 @@ class Details(Shape):
     skipped: bool | None = None
 
 
+class Target(Shape):
+    """A turn that a message may have judged."""
+
+    turn_id: Short
+    similarity: float
+    score: float
+
+
+class MachineDetails(Details):
+    """What Upshot noted beside a judgement that it found in a message."""
+
+    detected_in: UUID | None = None
+    targets: Annotated[list[Target], Field(max_length=5)] | None = None
+    decided_by: Short | None = None
+
+
 class AssessedReview(Shape):
     verdict: Verdict | None = None
     issues: Annotated[list[OutputIssue], Field(max_length=10)] = []
@@ -126,9 +142,9 @@ def read_context(source_type: str, kind: str, context: dict[str, Any]) -> dict[s
     return _validate("context", ReplayContext if kind == "replay_failure" else CONTEXTS[source_type], context)
 
 
-def read_details(details: dict[str, Any]) -> dict[str, Any]:
+def read_details(details: dict[str, Any], origin: str = "user") -> dict[str, Any]:
     """The details as they are stored, or Invalid with a sentence for each field."""
-    return _validate("details", Details, details)
+    return _validate("details", MachineDetails if origin == "machine" else Details, details)
 
 
 def read_assessment(given: dict[str, Any]) -> dict[str, Any]:

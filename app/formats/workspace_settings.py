@@ -59,6 +59,7 @@ class WorkspaceSettings(BaseModel):
     feedback_origins: Annotated[list[Origin], Field(max_length=50), AfterValidator(unique)] = []
     mask_emails: bool = False
     mask_phones: bool = False
+    machine_feedback: bool = True
     judge_model: Annotated[
         str, Field(max_length=200), must(lambda name: name == name.strip() and name.isprintable(), MODEL_NAME)
     ] = ""

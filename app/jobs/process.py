@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import acting_as, transaction
 from app.jobs.executor import Executor
+from app.jobs.machine_feedback import MachineFeedback
 from app.jobs.usage import UsageWriter, count_receptions
 from app.jobs.webhooks import deliver_due
 from app.services.tasks import due as task_due
@@ -24,6 +25,7 @@ TICK_SECONDS = 10
 RECEPTION_SECONDS = 15
 CLOCK_WATCH_SECONDS = 2.0
 WEBHOOK_SECONDS = 3
+CHECK_SECONDS = 3
 FORGET_SECONDS = 3600
 
 
@@ -39,6 +41,7 @@ class Jobs:
         self._stopped = threading.Event()
         self.usage = UsageWriter()
         self.executor = Executor(app, self.usage)
+        self.machine_feedback = MachineFeedback(app.config["SETTINGS"])
         self.clock = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(3)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
@@ -50,6 +53,7 @@ class Jobs:
             (RECEPTION_SECONDS, self._count_receptions),
             (TICK_SECONDS, self._start_due),
             (WEBHOOK_SECONDS, deliver_due),
+            (CHECK_SECONDS, self.machine_feedback.check_messages),
             (FORGET_SECONDS, _forget_attempts),
         ):
             self.clock.add_job(self._run, "interval", args=[work], seconds=seconds)

@@ -1,5 +1,6 @@
 """Chats and their messages."""
 
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint
@@ -22,6 +23,7 @@ class Chat(Row):
         index("chats_external_key", "tenant_id, external_id, user_id", unique=True, where="external_id IS NOT NULL"),
         index("chats_person_idx", "tenant_id, user_id, last_message_at DESC"),
         index("chats_agent_idx", "tenant_id, agent_id, last_message_at DESC"),
+        index("chats_unchecked_idx", "tenant_id, last_message_at", where="checked_count < message_count"),
         index("chats_search_idx", "search", postgresql_using="gin"),
     )
 
@@ -32,6 +34,8 @@ class Chat(Row):
     agent_id: Mapped[UUID | None]
     message_count: Mapped[counter]
     last_message_at: Mapped[timestamp]
+    checked_count: Mapped[counter]
+    check_lease_until: Mapped[datetime | None]
     search: Mapped[str] = search_vector("title")
 
 

@@ -60,6 +60,12 @@ class Feedback(Row):
         index(
             "feedback_one_signal_key", "tenant_id, message_id, created_by, signal", unique=True, where="kind = 'signal'"
         ),
+        index(
+            "feedback_one_detection_key",
+            "tenant_id, (details ->> 'detected_in'), turn_id",
+            unique=True,
+            where="kind = 'reaction' AND origin = 'machine'",
+        ),
         index("feedback_one_failure_key", "tenant_id, session_id", unique=True, where="kind = 'session_failure'"),
         index("feedback_run_idx", "tenant_id, eval_run_id, created_at DESC, id DESC", where="eval_run_id IS NOT NULL"),
         index("feedback_one_replay_key", "tenant_id, replay_session_id", unique=True, where="kind = 'replay_failure'"),

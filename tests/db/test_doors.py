@@ -27,6 +27,7 @@ DOORS = {
     "door_memberships",
     "door_receptions",
     "door_search",
+    "door_unchecked",
 }
 
 

@@ -58,7 +58,7 @@ def test_settings_without_effect_are_not_offered_and_survive_a_save(app, workspa
         workspace_store.change_settings(kept, actor=admin)
 
     names = {field["name"] for field in soup(client.get(URL)).select("main [name]")} - {"csrf_token"}
-    assert names == {*FORM, "author_private"}
+    assert names == {*FORM, "author_private", "machine_feedback"}
     assert set(NOT_YET) == {"retention_days", "training_consent"}
     other = {"review_enabled": "0", "retention_days": "1"}
     assert client.post(URL, data={**FORM, **other, "csrf_token": client.csrf}).status_code == 303

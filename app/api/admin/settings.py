@@ -30,6 +30,7 @@ class SettingsChange(Body):
     )
     context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
+    machine_feedback: bool = Field(True, description="Whether messages are checked for judgements of earlier answers.")
     judge_model: str = Field(
         "", max_length=200, description="The model that judges replays by criteria; empty for the server's default."
     )

@@ -214,7 +214,7 @@ def _status(new: NewFeedback, actor: Actor, at: datetime) -> dict[str, Any]:
 
 def _details(new: NewFeedback, answer: str | None) -> dict[str, Any]:
     """Check the details. An edit also keeps the preferred answer and its distance from the given one."""
-    details = read_details(new.details)
+    details = read_details(new.details, new.origin)
     wanted = details.get("preferred_answer") or new.comment
     if new.signal != "edit" or not wanted:
         return details

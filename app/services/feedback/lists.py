@@ -311,8 +311,10 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:
-    """Return the counts of positive, negative and neutral rows that were not retracted."""
+    """Return the counts of positive, negative and neutral rows that were not retracted. What was detected in messages
+    is not counted: it never outvotes a person."""
     positive, negative, neutral = (
-        func.count().filter(Feedback.rating == rating, NOT_RETRACTED) for rating in ("positive", "negative", "neutral")
+        func.count().filter(Feedback.rating == rating, NOT_RETRACTED, Feedback.origin != "machine")
+        for rating in ("positive", "negative", "neutral")
     )
     return positive, negative, neutral

@@ -340,6 +340,10 @@ def _row_statement(replaced: str | None, thumb: bool, commit: bool = False) -> s
 
 
 def _already_there(values: dict[str, Any]) -> Feedback | None:
+    if values["origin"] == "machine":
+        same = (Feedback.turn_id == values["turn_id"], Feedback.kind == "reaction", Feedback.origin == "machine")
+        found = Feedback.details["detected_in"].astext == values["details"]["detected_in"]
+        return db.session.scalar(select(Feedback).where(Feedback.tenant_id == values["tenant_id"], found, *same))
     failure = values["kind"] == "session_failure"
     column = Feedback.session_id if failure else Feedback.replay_session_id
     wanted = values["session_id"] if failure else values["context"]["replay_session_ids"][0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from app.learning.signals import weight_of
 from app.services.feedback.failures import FailureGroup
 from app.services.feedback.lists import FeedbackRow
-from app.views.format import value_line, with_version
+from app.views.format import percent, value_line, with_version
 
 SIGNAL_WORDS = {
     "helpful": "marked helpful",
@@ -70,7 +70,7 @@ def _lead(row: FeedbackRow, comment: str) -> str:
 
 def _tail(row: FeedbackRow) -> str:
     if row.origin == "machine":
-        return f"{row.confidence:.2f}"
+        return f"{percent(row.confidence)} confidence"
     if row.signal == "edit" and row.edit_distance is not None:
         return f"{row.edit_distance}% changed"
     weight = weight_of(row.signal)

@@ -82,6 +82,7 @@ def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
     numbers = ("context_top_n", "judge_concurrency", "judge_seconds", "judge_daily_tokens")
     return {
         "author_private": form.get("author_private") == "1",
+        "machine_feedback": form.get("machine_feedback") == "1",
         "timezone": form.get("timezone", "").strip(),
         "feedback_origins": form.get("feedback_origins", "").split(),
         **{name: _read_number(form[name].strip()) for name in numbers if name in form},

@@ -10,7 +10,7 @@ from app.formats.ids import parse_id
 from app.services.feedback.lists import FeedbackRow
 from app.services.sessions import transcript as session_transcript
 from app.views.feedback.summary import summarise
-from app.views.format import value_line
+from app.views.format import percent, value_line
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.turns import Turn
 
@@ -35,7 +35,7 @@ class Note:
 def build_note(row: FeedbackRow, *, linked: bool = True) -> Note:
     """Return a feedback row as a note."""
     words = summarise(row)
-    who = f"machine, {row.confidence:.2f}" if row.origin == "machine" else row.author or "someone"
+    who = f"Detected, {percent(row.confidence)} confidence" if row.origin == "machine" else row.author or "someone"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
     text = value_line(words.quote or words.lead, MAX_NOTE_LENGTH)
     state = f"{row.status}, taken back" if row.retracted else row.status

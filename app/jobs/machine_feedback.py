@@ -1,0 +1,123 @@
+"""Checks new messages for judgements of earlier answers, in batches and beside the requests that store them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import blake2b
+from uuid import UUID
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.actor import Actor
+from app.config import Settings
+from app.db import acting_as, transaction
+from app.learning.gate.classify import classify
+from app.learning.gate.targets import choose_target, rank_turns
+from app.services.feedback import machine
+from app.services.feedback.machine import ClaimedChat, Detection, Located, NewMessage
+from app.services.workspaces import identity
+from app.services.workspaces.store import get_settings
+
+log = logging.getLogger("upshot")
+CHATS_AT_ONCE = 50
+
+
+@dataclass
+class Allowance:
+    """How many messages of a workspace this process may still check; it grows back over a minute."""
+
+    left: float
+    at: float
+
+    def take(self, wanted: int, rate: int) -> int:
+        now = time.monotonic()
+        self.left = min(float(rate), self.left + (now - self.at) * rate / 60)
+        self.at = now
+        granted = min(wanted, int(self.left))
+        self.left -= granted
+        return granted
+
+
+@dataclass
+class MachineFeedback:
+    """Checks messages in all workspaces. Any number of processes may: each claims chats of its own."""
+
+    settings: Settings
+    allowances: dict[UUID, Allowance] = field(default_factory=dict)
+
+    def check_messages(self) -> int:
+        """Check what waits, workspace by workspace. Returns how many rows were written."""
+        if not self.settings.machine_feedback_rate:
+            return 0
+        with transaction():
+            waiting = machine.waiting_workspaces()
+        written = 0
+        for tenant_id in waiting:
+            try:
+                with acting_as(identity.product_in(tenant_id)), transaction():
+                    system = identity.system_user(tenant_id)
+                written += self._check_workspace(system)
+            except SQLAlchemyError as trouble:
+                log.warning("messages of workspace %s are checked later: %s", tenant_id, trouble)
+        return written
+
+    def _check_workspace(self, system: Actor) -> int:
+        written, full = 0, True
+        while full:
+            chats, enabled = self._claim(system)
+            full = len(chats) == CHATS_AT_ONCE
+            wanted = self._sample(system.tenant_id, chats) if enabled else set()
+            for chat in chats:
+                read = (self._detect(message, system) for message in chat.messages if message.id in wanted)
+                found = [one for one in read if one is not None]
+                with acting_as(system), transaction():
+                    written += machine.store_checked(chat, found, actor=system)
+        return written
+
+    def _claim(self, system: Actor) -> tuple[list[ClaimedChat], bool]:
+        lease = timedelta(seconds=self.settings.lease_seconds)
+        with acting_as(system), transaction():
+            enabled = get_settings(system).machine_feedback
+            return machine.claim_chats(CHATS_AT_ONCE, lease, actor=system), enabled
+
+    def _sample(self, tenant_id: UUID, chats: Sequence[ClaimedChat]) -> set[UUID]:
+        """The messages to check: all of them, or as many as the rate allows, picked by the hash of their ids."""
+        new = [message for chat in chats for message in chat.messages]
+        rate = self.settings.machine_feedback_rate
+        allowance = self.allowances.setdefault(tenant_id, Allowance(float(rate), time.monotonic()))
+        granted = allowance.take(len(new), rate)
+        if granted < len(new):
+            log.info("machine feedback: %s of %s messages are checked, the rest is over the rate", granted, len(new))
+        by_hash = sorted(new, key=lambda message: blake2b(message.id.bytes, digest_size=8).digest())
+        return {message.id for message in by_hash[:granted]}
+
+    def _detect(self, message: NewMessage, system: Actor) -> Detection | None:
+        """What a message judges. No transaction is open while it is read."""
+        located = None
+        if not message.turns:
+            # The first message of a conversation is read as if it followed the turn that it is nearest to.
+            located = self._locate(message, system)
+            if located is None:
+                return None
+        verdict = classify(message.content, [located.turn.turn] if located else message.turns)
+        if not verdict.counts:
+            return None
+        located = located or self._locate(message, system)
+        if located is None:
+            log.info("machine feedback: message %s judges no known turn", message.id)
+            return None
+        return Detection(message, verdict, located)
+
+    def _locate(self, message: NewMessage, system: Actor) -> Located | None:
+        with acting_as(system), transaction():
+            turns = machine.turns_of_person(message)
+        ages = [turn.age_in_days(message.created_at) for turn in turns]
+        read = [turn.turn for turn in turns]
+        ranked = rank_turns(message.content, read, ages)
+        here = [place for place, turn in enumerate(turns) if turn.chat_id == message.chat_id]
+        target = choose_target(message.content, ranked, read, here[-1] if here else None)
+        return Located(turns[target.position], ranked, turns) if target else None
