@@ -591,3 +591,30 @@ def test_a_decision_that_came_too_late_says_so(app: Flask, workspace: Workspace,
     assert late.status_code == 409
     assert "decided about this already" in soup(late).select_one(".u-toast").text
     assert "active" in soup(late).select_one("article .u-meta").text
+
+
+def test_what_the_checks_found_is_not_approved_with_others(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    rows = [
+        propose(app, workspace, lambda actor, text=text: proposals.propose_row(new_lesson(text), actor=actor))
+        for text in ("Be careful.", "Quote the page of every figure.")
+    ]
+    client = sign_in(workspace.actor())
+    both = soup(post(client, f"{URL}/decide", HTMX, state="active", ids=",".join(map(str, rows))))
+    assert "In use now: 1 of 2. The checks found something in 1." in both.select_one(".u-toast").text
+    assert texts_in_use(client) == ["Quote the page of every figure."]
+
+
+def new_lesson(text: str) -> knowledge_rows.NewRow:
+    return knowledge_rows.NewRow(type="lesson", content=text)
+
+
+def test_a_merge_can_be_undone(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    ids = fill(app, workspace).ids
+    client = sign_in(workspace.actor())
+    merged = soup(post(client, f"{URL}/{ids['proposed']}/merge", HTMX, into=str(ids["correction"]), version="1"))
+    undo = merged.select_one("[data-undo]")
+    sent = {field["name"]: field["value"] for field in undo.select("input")}
+    back = soup(client.post(undo["action"], data=sent, headers=HTMX))
+    assert "proposed" in back.select_one("article .u-meta").text
+    late = post(client, f"{URL}/{ids['proposed']}/merge", HTMX, into=str(ids["correction"]), version="1")
+    assert late.status_code == 409, "what was shown is another version"

@@ -156,6 +156,16 @@ def test_a_row_is_taken_out_of_use_by_a_person(bench: Bench) -> None:
         bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
 
 
+def test_a_retirement_is_not_taken_back_once_the_row_was_deleted(bench: Bench) -> None:
+    old = active_row(bench, "The index is newer.")
+    made = UUID(bench.ok("deactivateSharedContext", {"id": str(old), "reason": "No."})["id"])
+    bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
+    bench.within(lambda: knowledge_rows.set_state(old, "deleted", actor=bench.actor()))
+    with pytest.raises(Refused, match="changed since"):
+        bench.within(lambda: knowledge_rows.reopen_row(made, actor=bench.actor()))
+    assert (row_of(bench, str(old)).state, row_of(bench, str(made)).state) == ("deleted", "superseded")
+
+
 def test_a_row_that_was_changed_since_is_not_retired(bench: Bench) -> None:
     old = active_row(bench, "Say the source.")
     made = UUID(bench.ok("updateSharedContext", {"id": str(old), "active": False})["id"])

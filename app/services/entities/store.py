@@ -115,9 +115,10 @@ def change_type(type_id: UUID | None, before: dict[str, Any], after: dict[str, A
         raise Stale(f"The entity type {row.slug} was changed since; look at it again.", current)
     check_definition(after["name"], after["fields"])
     row.name, row.fields = after["name"], after["fields"]
-    _check_records(row, [name for name in before["fields"] if before["fields"][name] != after["fields"].get(name)])
+    changed = [name for name in after["fields"] if before["fields"].get(name) != after["fields"][name]]
+    _check_records(row, [name for name in changed if name in before["fields"]])
     db.session.flush()
-    audit.record(actor, "entity_type.changed", "entity_type", row.id, before=before, after=after)
+    audit.record(actor, "entity_type.changed", "entity_type", row.id, name=row.name, fields=changed)
     return row
 
 

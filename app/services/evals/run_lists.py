@@ -316,7 +316,11 @@ def list_addable_rows(*, actor: Actor) -> list[Any]:
     """Knowledge rows that can be tried: id, what they say, their state; the newest first. One query."""
     rows = db.session.execute(
         select(SharedContext.id, func.left(SharedContext.content, 160), SharedContext.state)
-        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("proposed", "active", "inactive")))
+        .where(
+            SharedContext.tenant_id == actor.tenant_id,
+            SharedContext.state.in_(("proposed", "active", "inactive")),
+            ~SharedContext.meta.has_key("retires"),
+        )
         .order_by(SharedContext.created_at.desc(), SharedContext.id)
         .limit(MAX_OFFERED)
     )

@@ -383,6 +383,8 @@ STEP_WORDS = {
     "merged": "Merged into another",
     "rolled_back": "Taken back to an earlier version",
     "reopened": "Decision taken back",
+    "approved": "Approved",
+    "withdrawn": "Withdrawn",
     "deleted": "Deleted",
 }
 NAMED_FIELDS = {
