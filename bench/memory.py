@@ -121,7 +121,7 @@ def sign_in(one: Serving) -> httpx.Client:
     return browser
 
 
-def read(client: httpx.Client, path: str) -> httpx.Response:
+def fetch(client: httpx.Client, path: str) -> httpx.Response:
     response = client.get(path)
     assert response.status_code == 200, f"{path}: {response.status_code} {response.text[:300]}"
     return response
@@ -131,7 +131,7 @@ def read_all_pages(api: httpx.Client, session: str) -> None:
     cursor = None
     while True:
         path = f"/api/v1/sessions/{session}/events" + (f"?cursor={cursor}" if cursor else "")
-        response = read(api, path)
+        response = fetch(api, path)
         assert len(response.content) < 5_000_000
         cursor = response.json()["next_cursor"]
         if cursor is None:
@@ -139,7 +139,7 @@ def read_all_pages(api: httpx.Client, session: str) -> None:
 
 
 def promote(browser: httpx.Client, session: str) -> None:
-    page = read(browser, f"/admin/agent-review/evals/promote/{session}")
+    page = fetch(browser, f"/admin/agent-review/evals/promote/{session}")
     token = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
     assert token is not None
     form = {"csrf_token": token[1], "set": "memory"}
@@ -161,15 +161,15 @@ def measure_shape(one: Serving, api: httpx.Client, browser: httpx.Client, shape:
     review = "/admin/agent-review"
     compared = {"goldenSessionId": first, "replaySessionId": second}
     works: dict[str, Callable[[], object]] = {
-        "api_detail": lambda: read(api, f"/api/v1/sessions/{first}"),
+        "api_detail": lambda: fetch(api, f"/api/v1/sessions/{first}"),
         "api_pages": lambda: read_all_pages(api, first),
-        "session_page": lambda: read(browser, f"{review}/sessions/{first}"),
-        "promote_form": lambda: read(browser, f"{review}/evals/promote/{first}"),
+        "session_page": lambda: fetch(browser, f"{review}/sessions/{first}"),
+        "promote_form": lambda: fetch(browser, f"{review}/evals/promote/{first}"),
         "promote": lambda: promote(browser, first),
-        "diff_page": lambda: read(browser, f"{review}/evals/diff/{first}/{second}"),
+        "diff_page": lambda: fetch(browser, f"{review}/evals/diff/{first}/{second}"),
         "compare_api": lambda: api.post("/api/admin/evals/compare", json=compared).raise_for_status(),
         "three_api_readers": lambda: at_once(lambda: read_all_pages(api, first)),
-        "three_diff_readers": lambda: at_once(lambda: read(browser, f"{review}/evals/diff/{first}/{second}")),
+        "three_diff_readers": lambda: at_once(lambda: fetch(browser, f"{review}/evals/diff/{first}/{second}")),
     }
     time.sleep(2)
     found: dict[str, float] = {"session_bytes": size}
@@ -199,9 +199,9 @@ def measure() -> dict[str, Any]:
             closing(sign_in(one)) as browser,
         ):
             for path in ("/api/v1/sessions", "/api/feedback"):
-                read(api, path)
+                fetch(api, path)
             for path in ("/admin/agent-review/sessions", "/admin/agent-review/evals"):
-                read(browser, path)
+                fetch(browser, path)
             time.sleep(5)
             IDLE[0] = Memory(one.process.pid).now()
             shapes = {shape: measure_shape(one, api, browser, shape) for shape in SHAPES}

@@ -49,18 +49,18 @@ def world() -> tuple[World, date]:
     tools: dict[str, frozenset[UUID]] = {}
     for agent in given["agents"]:
         for tool in [] if agent.get("archived") else agent["tools"]:
-            tools[tool] = tools.get(tool, frozenset()) | {named(agent).id}
+            tools[tool] = tools.get(tool, frozenset()) | {name_entry(agent).id}
     types = given["entity_types"]
     return World(
-        agents=[named(one) for one in given["agents"]],
-        entity_types=[named(one) for one in types],
+        agents=[name_entry(one) for one in given["agents"]],
+        entity_types=[name_entry(one) for one in types],
         fields=frozenset(name for one in types for name in one["fields"]),
         tools=tools,
         retired_tools=frozenset(given["retired_tools"]),
     ), date.fromisoformat(given["today"])
 
 
-def named(given: dict[str, Any]) -> Named:
+def name_entry(given: dict[str, Any]) -> Named:
     return Named(uuid5(NAMESPACE_URL, given["slug"]), given["slug"], given["name"], given.get("archived", False))
 
 

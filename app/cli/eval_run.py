@@ -182,7 +182,7 @@ def _summarise(run: EvalRun, report: Report, fail_under: float) -> str:
     outcome = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}{wanted}"
     lines = [f"{run.set_name}: {outcome} ({verdicts}).", *left_out_notes(run.options)]
     if report.changes is not None:
-        counts = ", ".join(f"{number} {change}" for change, number in report.changes.shown.items())
+        counts = ", ".join(f"{number} {change}" for change, number in report.changes.nonzero.items())
         lines.append(f"Compared with run {report.changes.run_id}: {counts}.")
     for golden_id, result in report.goldens.items():
         if result["verdict"] != "pass":

@@ -85,7 +85,7 @@ class Cursor:
         return join_cursor("a" if self.after else "b", self.at.isoformat(), self.id)
 
     @classmethod
-    def read(cls, text: str) -> Cursor:
+    def parse(cls, text: str) -> Cursor:
         try:
             way, at, row = split_cursor(text)
             moment = datetime.fromisoformat(at)
@@ -162,7 +162,7 @@ def read_page(
         wanted = wanted.order_by(*_sorted(order.is_rising(cursor), at, id)).limit(page.limit + 1)
         return [tuple(row) for row in db.session.execute(wanted)], None, 0
 
-    cursor = Cursor.read(page.cursor) if page.cursor else None
+    cursor = Cursor.parse(page.cursor) if page.cursor else None
     found, edge, accepted = find(cursor)
     if cursor and not cursor.after and not found and edge is None:
         # Going back past the first row leads to the first page, not to an empty one.

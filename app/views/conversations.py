@@ -57,7 +57,7 @@ def index() -> Any:
 @access("admin")
 def detail(chat_id: UUID) -> Any:
     """One conversation: as a page, as the panel of the list, its next part, or the form that flags a message."""
-    flag = FlagForm.asked(".detail", ".flag", chat_id=chat_id)
+    flag = FlagForm.from_query(".detail", ".flag", chat_id=chat_id)
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
     if wants_fragment() and flag.args:
@@ -76,7 +76,7 @@ def _conversation_page(chat_id: UUID, flag: FlagForm, status: int = 200) -> Any:
 @access("admin")
 def flag(chat_id: UUID) -> Any:
     """An admin's own observation of one message."""
-    form = FlagForm.posted(".detail", ".flag", chat_id=chat_id)
+    form = FlagForm.from_post(".detail", ".flag", chat_id=chat_id)
     try:
         messages = chat_store.get_chat(g.actor, chat_id).messages
         index = next((one.message_index for one in messages if f"m-{one.message_index}" == form.at), None)

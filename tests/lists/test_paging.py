@@ -85,7 +85,7 @@ def test_cursors_that_we_did_not_make_are_refused(workspace: Any) -> None:
 
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     cursor = Cursor(True, moment, uuid4())
-    assert Cursor.read(cursor.text()) == cursor
+    assert Cursor.parse(cursor.text()) == cursor
     forged = [
         "x", "%%%", "é", "a" * 500, packed("a|b|c"), packed(f"a|{moment.isoformat()}|1"),
         packed(f"c|{moment.isoformat()}|{uuid4()}"), packed(f"a|2026-01-01T00:00:00|{uuid4()}"),

@@ -226,7 +226,7 @@ def read_session(session_id: UUID) -> Response:
 def read_events(session_id: UUID, query: EventQuery) -> Response:
     """Read the events of a session. By time, then by number, in pages of at most 1,000 events and 2 MB."""
     session_store.get_session(session_id, actor=g.actor)
-    after = EventCursor.read(query.cursor) if query.cursor else None
+    after = EventCursor.parse(query.cursor) if query.cursor else None
     events, following = _read_events(session_id, after, query.limit)
     return with_events(EventPage(events=[], next_cursor=following), events)
 

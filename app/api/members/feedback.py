@@ -194,7 +194,7 @@ def index(query: FeedbackQuery) -> FeedbackPage:
 
 
 @route(bp, "GET", "/api/feedback/<uuid:feedback_id>", access=("member", "feedback"))
-def read(feedback_id: UUID) -> FeedbackRead:
+def read_feedback(feedback_id: UUID) -> FeedbackRead:
     """Read one row. An admin who reads what someone else said leaves a trace in the audit log."""
     return describe_feedback(feedback_id, audit_read=True)
 

@@ -24,7 +24,7 @@ class Change:
     record: str = ""
     values: tuple[Pair, ...] = ()
 
-    def named(self, record: str) -> "Change":
+    def with_record(self, record: str) -> "Change":
         return replace(self, record=record)
 
 

@@ -117,7 +117,7 @@ class Changes:
         return {change: getattr(self, change) for change in CHANGES}
 
     @property
-    def shown(self) -> dict[str, int]:
+    def nonzero(self) -> dict[str, int]:
         """The counts as they are said: what errored only where something did."""
         return {change: number for change, number in self.counts.items() if number or change != ERRORED}
 

@@ -79,7 +79,7 @@ def _read_cursor(given: str) -> tuple[int, float, str]:
     count, _, place = given.partition(".")
     if not re.fullmatch(r"[0-9]{1,9}", count, re.ASCII):
         raise not_a_cursor()
-    found = Cursor.read(place)
+    found = Cursor.parse(place)
     return -int(count), -found.at.timestamp(), str(found.id)
 
 

@@ -194,7 +194,7 @@ def _build(change: Change, of_record: str | None, choices: Choices, actor: Actor
         raise RowError("values.0", "Pick a field and give its value.")
     if change.kind in (UPDATE, SUBMIT) and change.record and not OWN_RECORD.fullmatch(change.record):
         record, kind = _find_record(change.record, actor)
-        change, of_record = change.named(record), kind.slug
+        change, of_record = change.with_record(record), kind.slug
     _check_names(change.values)
     try:
         effect = effect_of(change, choices.known, of_record)
@@ -317,7 +317,7 @@ def rows_of_effects(effects: Sequence[Mapping[str, Any]], choices: Choices, *, a
     kinds = kinds_of(plain, actor=actor)
     names = unique_names(Entity, [found for row in plain if (found := parse_id(row.record))], actor)
     made = [change_of(effect, choices.known, kind) for effect, kind in zip(effects, kinds, strict=True)]
-    return [row.named(names.get(row.record, row.record)) if row.kind in (UPDATE, SUBMIT) else row for row in made]
+    return [row.with_record(names.get(row.record, row.record)) if row.kind in (UPDATE, SUBMIT) else row for row in made]
 
 
 def recorded_effects(run: Run) -> list[dict[str, Any]]:

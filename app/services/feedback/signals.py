@@ -54,7 +54,7 @@ def record_signal(new: NewFeedback, *, actor: Actor, commit: bool = False) -> St
 
 def list_signals(wanted: Mapping[str, str], page: Page, *, actor: Actor) -> Slice[Any]:
     """Return the actor's own signals, newest first: of the key's workspace, or in a browser of all their workspaces."""
-    cursor = Cursor.read(page.cursor) if page.cursor else None
+    cursor = Cursor.parse(page.cursor) if page.cursor else None
     where = [_column(name, actor) == value for name, value in wanted.items()]
     if cursor is not None:
         where.append(tuple_(Feedback.created_at, Feedback.id) < tuple_(cursor.at, cursor.id))

@@ -80,7 +80,7 @@ class EventCursor:
         return join_cursor(self.at.isoformat(), self.sequence)
 
     @classmethod
-    def read(cls, text: str) -> EventCursor:
+    def parse(cls, text: str) -> EventCursor:
         try:
             at, sequence = split_cursor(text)
             moment = datetime.fromisoformat(at)
@@ -185,7 +185,7 @@ def read_first(session_id: UUID, *, actor: Actor) -> tuple[SessionPart, list[Eve
 def read_part(session_id: UUID, after: str, *, actor: Actor) -> SessionPart:
     """The part that follows a place. One query, two when a call and its result are far apart."""
     events, more = read_window(
-        session_id, EventCursor.read(after), actor=actor, most=PART_EVENTS, most_bytes=PART_BYTES
+        session_id, EventCursor.parse(after), actor=actor, most=PART_EVENTS, most_bytes=PART_BYTES
     )
     events = events[: _cut(events)] if more else events
     calls, results = _names("tool.call", events), _names("tool.result", events)

@@ -90,7 +90,7 @@ class AgentForm:
         )
 
     @classmethod
-    def read(cls, form: Any) -> AgentForm:
+    def from_form(cls, form: Any) -> AgentForm:
         """What was sent."""
         texts: dict[str, Any] = {name: form.get(name, "") for name in ("kind", "slug", "name", "description", "note")}
         texts |= {name: _text(form, name) for name in ("instructions", "model", "endpoint_url")}

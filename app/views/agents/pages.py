@@ -248,7 +248,7 @@ def new() -> Response:
 @access("admin")
 def create() -> Any:
     """Make the agent, or add or remove a row of the form."""
-    form = AgentForm.read(request.form)
+    form = AgentForm.from_form(request.form)
     if pressed := form.pressed(request.form.get("do", "")):
         return _show_form(pressed, None)
     form = form.without_blanks()
@@ -277,7 +277,7 @@ def edit_form(agent_id: UUID) -> Any:
 def edit(agent_id: UUID) -> Any:
     """Save a new version; after a concurrent save show both. Or add or remove a row."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
-    form = AgentForm.read(request.form)
+    form = AgentForm.from_form(request.form)
     if pressed := form.pressed(request.form.get("do", "")):
         return _show_form(pressed, agent)
     form = form.without_blanks()

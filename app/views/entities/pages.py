@@ -61,7 +61,7 @@ class ResponseInput:
     def most(self) -> int:
         return 40 if self.kind == "number" else MAX_TEXT
 
-    def read(self) -> Any:
+    def parse(self) -> Any:
         """The value that was typed, in the type that the criterion wants."""
         if self.kind == "list":
             return [line.strip() for line in self.value.split("\n") if line.strip()]
@@ -88,7 +88,7 @@ class ResponseForm:
     def values(self) -> dict[str, Any]:
         """What was filled in, each with its source."""
         filled = [one for one in self.inputs if one.value]
-        return {one.name: {"value": one.read(), **({"source": one.source} if one.source else {})} for one in filled}
+        return {one.name: {"value": one.parse(), **({"source": one.source} if one.source else {})} for one in filled}
 
     def with_errors(self, refusal: Invalid) -> ResponseForm:
         """The same form with a sentence under each field that is wrong; errors without a field go under the first."""
@@ -148,7 +148,7 @@ def _shown_fields(rows: list[EntityRow]) -> dict[UUID, str]:
 @access("member")
 def detail(entity_id: UUID) -> Any:
     """One record: as a page, as the panel of the list, or only one response with a form open in it."""
-    flag = FlagForm.asked(".detail", ".flag", entity_id=entity_id)
+    flag = FlagForm.from_query(".detail", ".flag", entity_id=entity_id)
     reject = Rejection(at=parse_id(request.args.get("reject", "")))
     return _show_detail(entity_id, reject, flag)
 
@@ -256,7 +256,7 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
         names = {"rejection_reason": "reason", "comment": "reason"}
         errors = {names.get(name, name): sentence for name, sentence in refusal.fields.items()}
         wrong = Rejection(response_id, form.field_name, form.reason, errors or {"reason": refusal.detail})
-        return _show_detail(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
+        return _show_detail(entity_id, wrong, FlagForm.from_query(".detail", ".flag", entity_id=entity_id), 422)
     except Refused as refusal:
         code, toast = 409, Toast(refusal.detail, "error")
     return _show_changed(entity_id, response_id, toast, code)
@@ -266,7 +266,7 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
 @access("admin")
 def flag(entity_id: UUID) -> Any:
     """An admin's own observation of a response."""
-    form = FlagForm.posted(".detail", ".flag", entity_id=entity_id)
+    form = FlagForm.from_post(".detail", ".flag", entity_id=entity_id)
     response_id = parse_id(form.at)
     if response_id is None:
         raise Invalid("Say which response this is about.")

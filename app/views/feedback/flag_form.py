@@ -34,7 +34,7 @@ class FlagForm:
     args: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def asked(cls, detail: str, post: str, **ids: Any) -> FlagForm:
+    def from_query(cls, detail: str, post: str, **ids: Any) -> FlagForm:
         at = request.args.get("flag", "")[:60]
         return cls(url_for(detail, **ids), url_for(post, **ids), at=at, args=_place(request.args))
 
@@ -44,7 +44,7 @@ class FlagForm:
         return request.args.get("put") == "away"
 
     @classmethod
-    def posted(cls, detail: str, post: str, **ids: Any) -> FlagForm:
+    def from_post(cls, detail: str, post: str, **ids: Any) -> FlagForm:
         form = request.form
         return cls(
             url_for(detail, **ids),

@@ -45,10 +45,10 @@ LINKED = ("run", "session_id", "chat_id", "entity_id", "trace_id", "agent_id", "
 def index() -> Any:
     """The feedback of the workspace, newest first."""
     views = saved_views.load_views("feedback")
-    return views.opening or page("feedback/index.html", "feedback/_list.html", views=views, **listed())
+    return views.opening or page("feedback/index.html", "feedback/_list.html", views=views, **list_context())
 
 
-def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """The list that the address asks for, or the query that was given."""
     volume = feedback_volume.volume(actor=g.actor)
     asked = listing.read_listing(FeedbackFilters, given)
@@ -160,7 +160,7 @@ def review_many() -> Any:
     if urlsplit(back).path != url_for(".index"):
         back = url_for(".index")
     given = dict(parse_qsl(urlsplit(back).query))
-    return swap("feedback/_list_moved.html", fallback=back, toasts=[toast], **listed(given))
+    return swap("feedback/_list_moved.html", fallback=back, toasts=[toast], **list_context(given))
 
 
 def _decide_many(action: str) -> Toast:

@@ -39,10 +39,10 @@ OFFERED = (
 def index() -> Any:
     """The sessions of the workspace, newest first."""
     views = saved_views.load_views("sessions")
-    return views.opening or page("sessions/index.html", "sessions/_list.html", views=views, **listed())
+    return views.opening or page("sessions/index.html", "sessions/_list.html", views=views, **list_context())
 
 
-def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows, for the address or for the query that was given."""
     asked = listing.read_listing(SessionFilters, given)
     found = session_lists.list_sessions(asked.filters, asked.page, actor=g.actor)
@@ -67,7 +67,7 @@ def _fields() -> list[listing.Field]:
 @access("admin")
 def detail(session_id: UUID) -> Any:
     """One session: as a page, as the panel of the list, its next part, or the form that flags one of its turns."""
-    flag = FlagForm.asked(".detail", ".flag", session_id=session_id)
+    flag = FlagForm.from_query(".detail", ".flag", session_id=session_id)
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
     return _session_page(session_id, flag)
@@ -99,7 +99,7 @@ def own_event(session_id: UUID, event_id: UUID) -> Any:
 @access("admin")
 def flag(session_id: UUID) -> Any:
     """An admin's own observation of the session or of one turn in it."""
-    form = FlagForm.posted(".detail", ".flag", session_id=session_id)
+    form = FlagForm.from_post(".detail", ".flag", session_id=session_id)
     session_store.get_session(session_id, actor=g.actor)
     try:
         row = form.record(session_id=session_id, context=_meant(session_id, form.at))
@@ -172,7 +172,7 @@ def delete_sessions() -> Any:
     except Refused as refusal:
         return _refused(refusal, back)
     toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
-    shown = {**listed(_query(back)), "views": saved_views.load_views("sessions")} if wants_fragment() else {}
+    shown = {**list_context(_query(back)), "views": saved_views.load_views("sessions")} if wants_fragment() else {}
     return swap("sessions/_list.html", fallback=back, toasts=[toast], **shown)
 
 
