@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 ALL = (
-    "start", "binding", "search", "tabs", "charts", "feedback_post", "ingest", "executor", "evals", "prompt",
+    "start", "binding", "search", "tabs", "charts", "feedback_post", "ingest", "executor", "evals", "judge", "prompt",
     "verdicts", "review", "connections", "mixed", "memory", "gate",
 )  # fmt: skip
 

@@ -35,10 +35,10 @@ def measure() -> dict[str, Any]:
         }
         bench = Bench(app_url, owner_url, path)
         bench.ask()
-        _work(env, superuser, "SELECT count(*) FROM sessions WHERE status = 'completed'", GOLDENS)
+        work_until(env, superuser, "SELECT count(*) FROM sessions WHERE status = 'completed'", GOLDENS)
         bench.promote_and_start()
         model.seconds = SECONDS
-        spent = _work(env, superuser, "SELECT count(*) FROM eval_runs WHERE status = 'completed'", 1)
+        spent = work_until(env, superuser, "SELECT count(*) FROM eval_runs WHERE status = 'completed'", 1)
         with psycopg.connect(superuser) as connection:
             judged = "SELECT count(*) FROM sessions WHERE metadata #>> '{eval_result,verdict}' = 'pass'"
             row = connection.execute(judged).fetchone()
@@ -47,7 +47,7 @@ def measure() -> dict[str, Any]:
     return {"goldens": GOLDENS, "slots": SLOTS, "seconds": round(spent, 2), "ideal": IDEAL, "at_most": AT_MOST}
 
 
-def _work(env: dict[str, str], superuser: str, statement: str, wanted: int) -> float:
+def work_until(env: dict[str, str], superuser: str, statement: str, wanted: int) -> float:
     """From a worker's word that it is up until the statement counts what is wanted."""
     worker = start_worker(env)
     began = time.monotonic()
@@ -67,7 +67,9 @@ def _work(env: dict[str, str], superuser: str, statement: str, wanted: int) -> f
 class Bench:
     """A workspace with one agent, made through the product's services."""
 
-    def __init__(self, app_url: str, owner_url: str, path: Path) -> None:
+    def __init__(
+        self, app_url: str, owner_url: str, path: Path, model: str = "openai:slow", goldens: int = GOLDENS
+    ) -> None:
         from app import create_app
         from app.config import Settings
         from app.db import acting_as, transaction
@@ -75,22 +77,23 @@ class Bench:
         from app.services.agents import versions
         from app.services.workspaces import store as workspace_store
 
+        self.goldens = goldens
         self.app = create_app(Settings(data_dir_text=str(path)), Opened(app_url, "s" * 48, owner_url))
         with self.app.app_context():
             with transaction():
                 _, self.system = workspace_store.create_workspace(slug="bench", name="Bench")
             with acting_as(self.system), transaction():
-                versions.ensure_agent("clerk", actor=self.system, kind="builtin", config={"model": "openai:slow"})
+                versions.ensure_agent("clerk", actor=self.system, kind="builtin", config={"model": model})
 
     def ask(self) -> None:
         from app.db import acting_as, transaction
         from app.services.sessions import start as session_start
 
         with self.app.app_context(), acting_as(self.system), transaction():
-            for number in range(GOLDENS):
+            for number in range(self.goldens):
                 session_start.start_run("clerk", [f"Do number {number}."], actor=self.system)
 
-    def promote_and_start(self) -> None:
+    def promote_and_start(self, criteria_set_id: Any = None) -> None:
         from sqlalchemy import select
 
         from app.db import acting_as, db, transaction
@@ -100,5 +103,6 @@ class Bench:
 
         with self.app.app_context(), acting_as(self.system), transaction():
             for session_id in db.session.scalars(select(AgentSession.id)).all():
-                promotion.promote_session(session_id, promotion.Promotion(), actor=self.system)
+                given = promotion.Promotion(criteria_set_id=criteria_set_id)
+                promotion.promote_session(session_id, given, actor=self.system)
             eval_runs.start_run(eval_runs.NewRun(set_name="default"), actor=self.system)

@@ -179,7 +179,9 @@ class Executor:
         finally:
             self.active.pop(run.lease.session_id, None)
             self._wake.set()
-            self.judging.wake.set()
+            if run.replay is not None:
+                # It may wait for its judge now.
+                self.judging.wake.set()
 
     async def _give_back(self, lease: Lease) -> None:
         try:

@@ -51,9 +51,9 @@ def test_a_set_is_created_changed_and_keeps_its_history(bench: Bench, admin: Any
     assert send(admin, path, name="Mine", version="1", **RATING).status_code == 409, "someone saved meanwhile"
     page = soup(admin.get(path))
     assert [one.text for one in page.select("#history a")] == ["Version 2", "Version 1"]
-    past = soup(admin.get(f"{path}/versions/1"))
+    past = soup(admin.get(f"{path}/past?version=1"))
     assert "EBITDA" in past.select_one("table").text
-    assert admin.get(f"{path}/versions/9").status_code == 404
+    assert admin.get(f"{path}/past?version=9").status_code == 404
     assert "Service" in soup(admin.get(URL)).select_one("table").text
 
 

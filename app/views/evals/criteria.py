@@ -125,11 +125,12 @@ def attach_criteria(criteria_set_id: UUID) -> Any:
     return leave(here, Toast(f"Attached to {number:,} golden{'' if number == 1 else 's'}."))
 
 
-@bp.get("/criteria/<uuid:criteria_set_id>/versions/<int:version>")
+@bp.get("/criteria/<uuid:criteria_set_id>/past")
 @access("admin")
-def show_criteria_version(criteria_set_id: UUID, version: int) -> Any:
-    """A criteria set as it was, for reading."""
+def show_criteria_version(criteria_set_id: UUID) -> Any:
+    """A criteria set as it was in `version`, for reading."""
     row = criteria_store.get_criteria_set(criteria_set_id, actor=g.actor)
+    version = parse_count(request.args.get("version")) or 0
     past = criteria_store.get_version(criteria_set_id, version, actor=g.actor)
     rules = read_dimensions(past.dimensions)
     return page(
