@@ -72,22 +72,24 @@ def review(app_url: str, path: Path, slug: str) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(done.stderr)
     report = json.loads(done.stdout)
-    peak = re.search(r"peak (\d+)", done.stderr)
+    peak = re.search(r"peak (\d+) cpu ([\d.]+)", done.stderr)
     assert peak is not None
     counts = {name: len(value) if isinstance(value, list) else value for name, value in report.items()}
     kept = ("considered", "patterns", "proposed", "merged", "dismissed", "left_pending")
     return {
         "seconds": round(spent, 1),
+        "cpu_seconds": float(peak[2]),
         "peak_mib": round(int(peak[1]) / 1024),
         **{name: counts[name] for name in kept},
     }
 
 
-# Runs a command and says how much memory it took at most.
+# Runs a command and says how much memory it took at most, and how many seconds of a processor.
 PEAK = """
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print("peak", used.ru_maxrss, "cpu", round(used.ru_utime + used.ru_stime, 1), file=sys.stderr)
 sys.exit(code)
 """
 
