@@ -3,6 +3,7 @@ model alike: each decision names only feedback of the batch, proposes and never 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -25,6 +26,8 @@ from app.text.embeddings import embed, nearness
 
 # A rule with one of these is never proposed; people are asked about the other findings.
 FORBIDDEN_FINDINGS = ("addresses the model", "hidden", "duplicate")
+# Marks of sections and fences. A rule is plain sentences; what looks like a part of the prompt is none.
+FORGED = re.compile(r"#{2,}|`{3,}|={3,}|</?[a-z][^<>\n]*>|<\|", re.IGNORECASE)
 PROPOSED_TYPES = ("correction", "lesson", "insight")
 MIN_SESSIONS = 2
 
@@ -79,6 +82,8 @@ def propose(proposal: Proposal, batch: Batch, *, actor: Actor, session_id: UUID)
         raise Refused("A rule needs two people in two sessions, an admin's flag or a failed replay.")
     if proposal.type not in PROPOSED_TYPES:
         raise Forbidden(f"A review proposes a {', '.join(PROPOSED_TYPES)}; people write the other types.")
+    if FORGED.search(f"{proposal.content}\n{proposal.context or ''}"):
+        raise Refused("A rule is plain sentences, without headings, fences or tags.")
     _check_scope(proposal, signals, actor)
     given = {name: getattr(proposal, name) for name in ("type", "content", "context", "agent_id", "entity_type_id")}
     ids = [signal.id for signal in signals]
