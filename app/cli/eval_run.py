@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,13 @@ import click
 from flask import current_app
 
 from app.cli.evals import CONFIGURATION, INCONCLUSIVE, PASSED, REGRESSION, coded_failures, evals
-from app.cli.output import emit, fail, json_option
+from app.cli.output import emit, fail, json_option, work_until
 
 if TYPE_CHECKING:
     from app.actor import Actor
     from app.models import EvalRun
     from app.services.evals.reports import Report
     from app.services.evals.runs import NewRun
-
-POLL = 0.5
 
 
 class Share(click.FloatRange):
@@ -138,29 +135,18 @@ def _start(new: NewRun, agent_slug: str | None, version: int | None, baseline: U
 
 def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
     """Run what waits until the run has ended. Ctrl-C cancels it."""
-    from app.db import acting_as, transaction
-    from app.jobs.executor import Executor
     from app.services.evals import results as eval_results
     from app.services.evals import runs as eval_runs
 
-    executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
-    executor.start()
+    def ended() -> EvalRun | None:
+        run = eval_runs.get_run(run_id, actor=system)
+        if shown:
+            click.echo(_progress(run, system), nl=False, err=True)
+        return run if run.completed_at is not None else None
+
     try:
-        while True:
-            with acting_as(system), transaction():
-                run = eval_runs.get_run(run_id, actor=system)
-                line = _progress(run, system) if shown else ""
-            if shown:
-                click.echo(line, nl=False, err=True)
-            if run.completed_at is not None:
-                return run
-            time.sleep(POLL)
-    except KeyboardInterrupt:
-        with acting_as(system), transaction():
-            eval_results.cancel_run(run_id, actor=system)
-        raise
+        return work_until(ended, lambda: eval_results.cancel_run(run_id, actor=system), system)
     finally:
-        executor.stop()
         if shown:
             click.echo(err=True)
 

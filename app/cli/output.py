@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,10 +18,13 @@ from app.errors import Problem, Unusable
 if TYPE_CHECKING:
     from flask import Flask
 
+    from app.actor import Actor
     from app.db.boot import Opened
     from app.db.connect import Run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Found = TypeVar("Found")
+LOOK_SECONDS = 0.3
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -80,6 +84,30 @@ def opened_app(*, routes: bool = True) -> Iterator[Flask]:
         app = create_app(settings, opened, routes=routes)
         with app.app_context():
             yield app
+
+
+def work_until(ended: Callable[[], Found | None], stop: Callable[[], object], system: Actor) -> Found:
+    """Run the sessions that wait, until `ended` gives a result. Ctrl-C calls `stop`; both get a transaction."""
+    from flask import current_app
+
+    from app.db import acting_as, transaction
+    from app.jobs.executor import Executor
+
+    executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
+    executor.start()
+    try:
+        while True:
+            with acting_as(system), transaction():
+                found = ended()
+            if found is not None:
+                return found
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        with acting_as(system), transaction():
+            stop()
+        raise
+    finally:
+        executor.stop()
 
 
 def workspace_command(command: Command, *, routes: bool = True) -> Command:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
-from flask import current_app
 
-from app.cli.output import emit, fail, workspace_command
+from app.cli.output import emit, fail, work_until, workspace_command
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from app.actor import Actor
     from app.services.review.runs import Review
-
-POLL = 0.2
 
 
 @click.group("review")
@@ -50,26 +46,14 @@ def run_review(slug: str, dry_run: bool, as_json: bool) -> None:
 
 def _follow(session_id: UUID, system: Actor) -> Review:
     """Carry out what waits until the review has ended. Ctrl-C stops it."""
-    from app.db import acting_as, transaction
-    from app.jobs.executor import Executor
     from app.services.review import runs as review_runs
     from app.services.sessions import start as session_start
 
-    executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
-    executor.start()
-    try:
-        while True:
-            with acting_as(system), transaction():
-                found = review_runs.get_review(session_id, actor=system)
-            if not found.open:
-                return found
-            time.sleep(POLL)
-    except KeyboardInterrupt:
-        with acting_as(system), transaction():
-            session_start.stop_run(session_id, actor=system)
-        raise
-    finally:
-        executor.stop()
+    def ended() -> Review | None:
+        found = review_runs.get_review(session_id, actor=system)
+        return None if found.open else found
+
+    return work_until(ended, lambda: session_start.stop_run(session_id, actor=system), system)
 
 
 def _describe(done: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import command, eval_run
+from app.cli import command, output
 from app.services.agents import versions
 from app.services.evals import promotion, run_lists
 from tests.agents.test_replays import CONFIG, Bench, bench
@@ -110,7 +110,7 @@ def test_ctrl_c_is_no_regression_and_cancels_the_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(eval_run, "time", SimpleNamespace(sleep=interrupt))
+        patch.setattr(output, "time", SimpleNamespace(sleep=interrupt))
         patch.setattr("app.jobs.executor.Executor.start", lambda self: None)
         stopped = upshot("--tenant", workspace.slug, "--set", "default")
     assert stopped.exit_code == 130, stopped.output

@@ -180,15 +180,6 @@ def test_heavy_libraries_are_loaded_on_first_use() -> None:
     assert out.stdout.strip() == "[]"
 
 
-def test_short_commands_load_no_database_library_before_they_run() -> None:
-    code = (
-        "import sys, app.cli, app.cli.people, app.cli.eval_run, app.cli.review\n"
-        "print([name for name in ('sqlalchemy', 'psycopg', 'app.models', 'app.services.evals') if name in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-
-
 def test_only_the_settings_read_the_environment() -> None:
     readers = [
         str(path.relative_to(ROOT))
