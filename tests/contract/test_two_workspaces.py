@@ -25,8 +25,8 @@ TABLES = {
     "feedback_id": "feedback", "task_id": "tasks", "entity_id": "entities", "view_id": "saved_views",
     "import_id": "imports", "user_id": "users", "event_id": "session_events", "response_id": "entity_responses",
     "login_id": "login_sessions", "memory_id": "user_memories", "key_id": "api_keys", "invite_id": "one_time_links",
-    "comment_id": "feedback_comments", "draft_id": "change_drafts", "webhook_id": "webhooks",
-    "criteria_set_id": "criteria_sets",
+    "comment_id": "feedback_comments", "draft_id": "change_drafts", "pattern_id": "feedback_patterns",
+    "webhook_id": "webhooks", "criteria_set_id": "criteria_sets",
 }  # fmt: skip
 # Not ids of ours, or the same for everyone.
 OTHER_ARGUMENTS = {"tenant", "project", "index", "turn_id"}

@@ -12,7 +12,8 @@ from app.db.paging import Page
 from app.errors import Forbidden, NotFound
 from app.models import Feedback, FeedbackPattern
 from app.services.feedback.intake import NewFeedback, record_feedback
-from app.services.review import patterns
+from app.services.review import pattern_figures, patterns
+from app.services.review.pattern_figures import PatternFilters
 from app.services.review.patterns import NewPattern
 
 pytestmark = pytest.mark.usefixtures("app_context")
@@ -41,13 +42,12 @@ def test_rows_join_move_and_go_with_their_pattern(workspace: Any) -> None:
     with acting_as(admin):
         assert set(patterns.patterns_of([row for row, _ in rows], actor=admin).values()) == {first}
         assert db.session.get(FeedbackPattern, second) is None, "it has no rows any more"
-        found = patterns.list_patterns(Page(), actor=admin)
-        [(pattern, rule)] = found.items
-        assert (pattern.signal_count, pattern.first_seen_at, pattern.last_seen_at) == (3, rows[2][1], rows[0][1])
-        assert (rule, found.count) == (None, 1)
-        page = patterns.list_row_ids(first, Page(2), actor=admin)
-        assert page.items == [rows[0][0], rows[1][0]]
-        assert patterns.list_row_ids(first, Page(2, page.next_cursor), actor=admin).items == [rows[2][0]]
+        found = pattern_figures.list_patterns(PatternFilters(), Page(), actor=admin)
+        [pattern] = found.items
+        assert (pattern.count, pattern.first_seen, pattern.last_seen) == (3, rows[2][1], rows[0][1])
+        assert (pattern.rule, found.count) == (None, 1)
+        samples = pattern_figures.list_samples(first, actor=admin)
+        assert [one.id for one in samples] == [row for row, _ in rows]
         with transaction():
             db.session.delete(db.session.get_one(Feedback, rows[0][0]))
             db.session.flush()
@@ -62,7 +62,7 @@ def test_patterns_are_for_admins_of_their_workspace(workspace: Any, make_workspa
     with acting_as(member):
         assert patterns.patterns_of([row[0]], actor=member) == {}
         with pytest.raises(Forbidden):
-            patterns.list_patterns(Page(), actor=member)
+            pattern_figures.list_patterns(PatternFilters(), Page(), actor=member)
     with acting_as(foreign):
         assert patterns.patterns_of([row[0]], actor=foreign) == {}
         with pytest.raises(NotFound):

@@ -1,6 +1,6 @@
 """Reviews over the API: started, followed, listed; and the patterns that they found."""
 
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from flask import g
@@ -9,7 +9,8 @@ from pydantic import Field
 from app.api.admin import admin_route
 from app.api.kit.fields import Answer, Body, Id, Moment, Page
 from app.db import paging
-from app.services.review import patterns, runs
+from app.services.review import pattern_figures, runs
+from app.services.review.pattern_figures import PatternFilters
 
 
 class NewReview(Body):
@@ -91,6 +92,16 @@ class PatternAnswer(Answer):
     last_seen: Moment
     shared_context_id: UUID | None = Field(description="The rule that was proposed for it.")
     proposal_state: str | None = Field(description="How far that rule is.")
+    severity: Literal["high", "medium", "low"] = Field(
+        description="high: unsafe, flagged by an admin or fails a golden · medium: three people or more."
+    )
+    people: int
+    sessions: int
+    open: int = Field(description="How many of its rows are pending or reviewed.")
+    agents: list[str] = Field(description="Slugs of agents with their versions, such as `deal-analyst v3`.")
+    weeks: list[int] = Field(description="How many rows each of the last twelve weeks brought, the oldest first.")
+    active_since: Moment | None = Field(description="Since when its rule is active.")
+    returned: int = Field(description="How many rows came after that.")
 
 
 class PatternPage(Answer):
@@ -105,13 +116,5 @@ class PatternQuery(Page):
 @admin_route("GET", "/api/admin/patterns")
 def list_patterns(query: PatternQuery) -> PatternPage:
     """List patterns of feedback. Last seen first."""
-    page = paging.Page(query.limit, query.cursor)
-    found = patterns.list_patterns(page, actor=g.actor, agent_id=query.agent_id)
-    return PatternPage.model_validate(found.map(_describe_pattern))
-
-
-def _describe_pattern(row: tuple[Any, ...]) -> dict[str, Any]:
-    pattern, rule = row
-    same = {name: getattr(pattern, name) for name in ("id", "label", "agent_id", "entity_type_id", "shared_context_id")}
-    seen = {"count": pattern.signal_count, "first_seen": pattern.first_seen_at, "last_seen": pattern.last_seen_at}
-    return same | seen | {"proposal_state": rule.state if rule else None}
+    page, filters = paging.Page(query.limit, query.cursor), PatternFilters(agent_id=query.agent_id)
+    return PatternPage.model_validate(pattern_figures.list_patterns(filters, page, actor=g.actor))

@@ -11,7 +11,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db, get_own
-from app.db.paging import Page, Slice, read_page
 from app.models import Feedback, FeedbackPattern, FeedbackPatternRow, SharedContext
 
 LIVE_STATES = ("proposed", "active")
@@ -41,30 +40,9 @@ class NewPattern:
     id: UUID | None = None
 
 
-def list_patterns(page: Page, *, actor: Actor, agent_id: UUID | None = None) -> Slice[tuple[Any, ...]]:
-    """Patterns with the rule that was proposed for each, last seen first, as (pattern, its rule or None)."""
-    actor.check_admin("Only an admin sees patterns of feedback.")
-    pattern = FeedbackPattern
-    where: list[Any] = [pattern.tenant_id == actor.tenant_id]
-    if agent_id is not None:
-        where.append(pattern.agent_id == agent_id)
-    rule = (SharedContext.tenant_id == pattern.tenant_id) & (SharedContext.id == pattern.shared_context_id)
-    statement: Any = select(pattern, SharedContext).outerjoin(SharedContext, rule)
-    return read_page(statement, page, at=pattern.last_seen_at, id=pattern.id, where=where)
-
-
 def get_pattern(pattern_id: UUID, *, actor: Actor) -> FeedbackPattern:
     actor.check_admin("Only an admin sees patterns of feedback.")
     return get_own(FeedbackPattern, pattern_id, "pattern", actor=actor)
-
-
-def list_row_ids(pattern_id: UUID, page: Page, *, actor: Actor) -> Slice[UUID]:
-    """The feedback of a pattern, newest first."""
-    link = FeedbackPatternRow
-    where = [link.tenant_id == actor.tenant_id, link.pattern_id == pattern_id]
-    statement: Any = select(link.feedback_id)
-    found: Slice[Any] = read_page(statement, page, at=link.occurred_at, id=link.feedback_id, where=where)
-    return found.map(lambda row: row[0])
 
 
 def patterns_of(feedback_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, UUID]:
