@@ -16,6 +16,7 @@ DATA = Path(__file__).parents[1] / "tests" / "data" / "review"
 SPACE = UUID("6f1b1c1e-52a6-4a57-9d0b-3e8f6a7f0c11")
 START = datetime(2026, 11, 9, 8, tzinfo=UTC)
 NOW = START + timedelta(days=7)
+WEEKS = ("dev", "held")
 KINDS = {
     "thumb": ("signal", "chat"),
     "signal": ("signal", "chat"),
@@ -161,7 +162,7 @@ def mentions(text: str, groups: Sequence[Sequence[str]]) -> bool:
 
 
 if __name__ == "__main__":
-    for name in ("dev", "held"):
+    for name in WEEKS:
         week = read_week(name)
         score = score_week(week, week.plan())
         print(

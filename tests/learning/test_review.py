@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app.learning.review import windows
 from app.learning.review.plan import plan_review
 from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Plan, Rule, Signal, Tool
 from scripts.review_weeks import NOW, Week, read_week, score_week
@@ -156,3 +157,14 @@ def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precisi
     assert score.precision >= precision
     assert score.scope >= 0.75
     assert score.duplicates <= 1
+
+
+def test_a_pattern_that_is_spread_over_many_rows_stays_one(monkeypatch: pytest.MonkeyPatch, dev: Week) -> None:
+    """More rows than one window has are grouped beside samples of the groups before."""
+    monkeypatch.setattr(windows, "WINDOW", 20)
+    rows = [complaint(REASONS[n % 3], n + 1, occurred_at=NOW - timedelta(hours=n)) for n in range(60)]
+
+    found = plan(*rows, *dev.signals[:40])
+
+    mine = {row.id for row in rows}
+    assert [set(one.signal_ids) >= mine for one in found.patterns if mine & set(one.signal_ids)] == [True]

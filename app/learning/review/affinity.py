@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from app.learning.hygiene.checks import EMPTY_STEMS
 from app.learning.hygiene.words import stem
 from app.learning.review.moments import Moment, content_words
 from app.text.embeddings import DIMENSIONS, embed
@@ -39,7 +40,7 @@ IN_WORDS = frozenset(name for name in WEIGHTS if name.endswith("of what was said
 # What happened counts for so much at most; words count for more than in the regression, which saw few that are alike.
 MOST_SHOWN, WORDS_COUNT = 6.0, 1.3
 OPPOSITE = 3.0
-SAME_MOMENT, SAME_WORDS, ENOUGH_WORDS = 6.0, 0.5, 4
+SAME_MOMENT, SAME_WORDS, ENOUGH_WORDS = 6.0, 0.5, 2
 Bags = Sequence[Counter[Any]]
 
 
@@ -54,10 +55,15 @@ def affinities(moments: Sequence[Moment], agents: Sequence[Hashable], names: Seq
         part = words if name in IN_WORDS else shown
         part += numpy.float32(WEIGHTS[name]) * (matrix @ matrix.T)
     # Of two different complaints about one answer all but the words is the same, so then the words decide.
-    wordy = numpy.asarray([len(content_words(moment.said)) >= ENOUGH_WORDS for moment in moments])
+    wordy = numpy.asarray([len(_full_words(moment.said)) >= ENOUGH_WORDS for moment in moments])
     apart = (shown > SAME_MOMENT) & (words < SAME_WORDS) & wordy[:, None] & wordy[None, :]
     shown = numpy.where(apart, numpy.float32(0), numpy.float32(MOST_SHOWN) * numpy.tanh(shown / MOST_SHOWN))
     return numpy.float32(BIAS) + WORDS_COUNT * words + shown - OPPOSITE * _opposites(moments)
+
+
+def _full_words(text: str) -> set[str]:
+    """The words of a text that say more than that something is wrong."""
+    return {stem(word) for word in content_words(text)} - EMPTY_STEMS
 
 
 def _opposites(moments: Sequence[Moment]) -> Any:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from app.learning.hygiene.checks import Named, Row, World, check_alone
 from app.learning.hygiene.prompt_talk import find_prompt_talk
+from app.learning.review.background import Background, read_background
 from app.learning.review.clarity import CLEAR, Terms, read_terms, score_signal
 from app.learning.review.groups import Group
 from app.learning.review.merge import KnownRules
@@ -52,6 +53,10 @@ class Workspace:
         return read_terms(self.agents, self.kinds)
 
     @cached_property
+    def background(self) -> Background:
+        return read_background(self.signals)
+
+    @cached_property
     def known_rules(self) -> KnownRules:
         return KnownRules(self.rules)
 
@@ -85,7 +90,7 @@ def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: 
     if not (group.likeness >= ALIKE or _is_clear(members, workspace.terms)):
         made.pending |= dict.fromkeys(ids, UNCLEAR)
         return
-    draft = write_rule(members, workspace.agents, workspace.kinds, workspace.terms, workspace.signals)
+    draft = write_rule(members, workspace.agents, workspace.kinds, workspace.terms, workspace.background)
     if _is_vague(draft.order, workspace):
         made.pending |= dict.fromkeys(ids, UNCLEAR)
     elif find_prompt_talk(draft.content):

@@ -3,7 +3,7 @@ another value. Written in a form that also the offline model follows (`app/learn
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,14 @@ class Used:
 
 
 def find_fix(
-    signals: Sequence[Signal], agents: Sequence[Agent], kinds: Sequence[EntityType], others: Iterable[Signal]
+    signals: Sequence[Signal],
+    agents: Sequence[Agent],
+    kinds: Sequence[EntityType],
+    values: Mapping[str, Collection[str]],
 ) -> str | None:
-    """An instruction such as "Call getRates with basis=gross.", or None. `others` show which values there are."""
-    return _find_tool(signals, agents) or _find_value(signals, kinds, others)
+    """An instruction such as "Call getRates with basis=gross.", or None. `values` are those that arguments are given
+    elsewhere."""
+    return _find_tool(signals, agents) or _find_value(signals, kinds, values)
 
 
 def _find_tool(signals: Sequence[Signal], agents: Sequence[Agent]) -> str | None:
@@ -54,19 +58,17 @@ def _find_tool(signals: Sequence[Signal], agents: Sequence[Agent]) -> str | None
     return f"Use {tool}."
 
 
-def _find_value(signals: Sequence[Signal], kinds: Sequence[EntityType], others: Iterable[Signal]) -> str | None:
+def _find_value(
+    signals: Sequence[Signal], kinds: Sequence[EntityType], values: Mapping[str, Collection[str]]
+) -> str | None:
     """A value that was wrong in most of the calls, and the one that people name for it."""
-    given = Counter(used for signal in signals for used in set(_used(signal)))
-    elsewhere: dict[str, set[str]] = {}
-    for signal in others:
-        for used in _used(signal):
-            elsewhere.setdefault(used.argument, set()).add(used.value)
+    given = Counter(used for signal in signals for used in set(used_values(signal)))
     slugs = {kind.slug for kind in kinds}
     found = []
     for used, count in given.items():
         if count < MOSTLY * len(signals):
             continue
-        options = {*elsewhere.get(used.argument, ()), *(slugs if used.value in slugs else ())} - {used.value}
+        options = {*values.get(used.argument, ()), *(slugs if used.value in slugs else ())} - {used.value}
         for value, support in _wanted(used, options, signals):
             found.append((support, count, used, value))
     if not found:
@@ -100,7 +102,7 @@ def _has(text: str, word: str) -> bool:
     return bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text, re.IGNORECASE))
 
 
-def _used(signal: Signal) -> Iterator[Used]:
+def used_values(signal: Signal) -> Iterator[Used]:
     for call in signal.calls:
         for name, value in leaves(call.arguments):
             if value is not None and is_short(value):

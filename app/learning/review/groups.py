@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from app.learning.review.affinity import affinities
 from app.learning.review.clarity import clearest, read_terms
-from app.learning.review.clusters import cluster, mean_affinity
 from app.learning.review.moments import read_moment, words_of
 from app.learning.review.noise import says_something
 from app.learning.review.scope import find_scope
 from app.learning.review.types import Agent, EntityType, KnownPattern, Pattern, Signal
+from app.learning.review.windows import group_in_windows
 
 __all__ = ["group_signals", "words_of"]
 LABEL_LENGTH = 80
@@ -37,15 +38,18 @@ def group_signals(
     rows = sorted({**{id: sample for id, (sample, _) in samples.items()}, **own}.values(), key=_order)
     known_of = {id: pattern_id for id, (_, pattern_id) in samples.items()}
     terms = read_terms(agents, entity_types)
-    moments = [read_moment(row, entity_types) for row in rows]
-    near = affinities(moments, [row.agent_id for row in rows], name_tools_and_fields(agents, entity_types))
+    names = name_tools_and_fields(agents, entity_types)
+
+    def compare(places: Sequence[int]) -> Any:
+        some = [rows[place] for place in places]
+        return affinities([read_moment(row, entity_types) for row in some], [row.agent_id for row in some], names)
+
     found = []
-    for places in cluster(near, {place for place, row in enumerate(rows) if row.admin_flag}):
-        group = [rows[place] for place in places]
+    for grown in group_in_windows(len(rows), frozenset(n for n, row in enumerate(rows) if row.admin_flag), compare):
+        group = [rows[place] for place in grown.rows]
         if mine := [row for row in group if row.id in own]:
             pattern_id = next((known_of[row.id] for row in group if row.id in known_of), None)
-            pattern = _make_pattern(clearest(mine, terms), pattern_id, entity_types)
-            found.append(Group(pattern, mean_affinity(near, places)))
+            found.append(Group(_make_pattern(clearest(mine, terms), pattern_id, entity_types), grown.likeness))
     return found
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
 from app.learning.hygiene.words import is_content_word, stem
 from app.learning.review.affinity import UNSEEN
+from app.learning.review.background import Background, talk_of
 from app.learning.review.clarity import Terms, score_text, split_sentences
 from app.learning.review.fixes import find_fix
 from app.learning.review.moments import content_words, said_of
@@ -19,7 +20,7 @@ from app.text.embeddings import embed
 from app.text.words import TOKEN
 
 MAX_SENTENCE, MAX_COMMENT, MAX_CONTENT, MAX_CONTEXT = 240, 400, 600, 120
-MAX_WHEN, MIN_WHEN_SHARE = 4, 0.5
+MAX_WHEN, COMMON = 4, 0.5
 SAME = 0.7
 CENTRAL = 2.0
 # A second sentence says something that the first does not, and is as clear as one.
@@ -53,56 +54,46 @@ def write_rule(
     agents: Sequence[Agent],
     kinds: Sequence[EntityType],
     terms: Terms,
-    others: Sequence[Signal] = (),
+    background: Background,
 ) -> Draft:
     """The rule that these signals ask for, the clearest of them first."""
-    fix = find_fix(signals, agents, kinds, others)
+    fix = find_fix(signals, agents, kinds, background.values)
     parts = [fix] if fix else []
     parts += [_finish(sentence) for sentence in _choose(_sentences(signals, terms))]
     if example := _example(signals):
         parts.append(example)
     order = " ".join(dict.fromkeys(parts))
-    topic = find_topic(signals, others)
+    topic = find_topic(signals, background)
     content = f"About {topic}: {order}" if topic else order
-    return Draft(_pick_type(order, fix), order, content[:MAX_CONTENT], find_occasion(signals, others))
+    return Draft(_pick_type(order, fix), order, content[:MAX_CONTENT], find_occasion(signals, background))
 
 
-def find_topic(signals: Sequence[Signal], others: Sequence[Signal]) -> str | None:
-    """What these signals have in common and others have not, in two or three of their own words."""
-    texts = [f"{signal.question or ''} {said_of(signal)} {signal.answer or ''}" for signal in signals]
-    return (
-        " and ".join(
-            _common_words(texts, [f"{one.question or ''} {said_of(one)} {one.answer or ''}" for one in others], 2, 0.5)
-        )
-        or None
-    )
+def find_topic(signals: Sequence[Signal], background: Background) -> str | None:
+    """What these signals have in common and others have not, in two of their own words."""
+    words = _common_words([talk_of(signal) for signal in signals], background.told, background.size, 2)
+    return " and ".join(words) or None
 
 
-def find_occasion(signals: Sequence[Signal], others: Sequence[Signal]) -> str | None:
+def find_occasion(signals: Sequence[Signal], background: Background) -> str | None:
     """The words in which people asked, where most of them asked in the same ones."""
-    asked = [signal.question or "" for signal in signals]
-    words = _common_words(asked, [one.question or "" for one in others], MAX_WHEN, MIN_WHEN_SHARE)
+    words = _common_words([signal.question or "" for signal in signals], background.asked, background.size, MAX_WHEN)
     return f"asked about {', '.join(words)}"[:MAX_CONTEXT] if words else None
 
 
-def _common_words(texts: Sequence[str], all_texts: Sequence[str], most: int, share: float) -> list[str]:
+def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, most: int) -> list[str]:
     """Words that most of some texts have and few of all do, the most telling first."""
-    if len(texts) < 2:
-        return []
     inside = [list(dict.fromkeys(content_words(text))) for text in texts]
     count = Counter(mark for words in inside for mark in {stem(word) for word in words})
-    everywhere = Counter(mark for text in all_texts for mark in {stem(word) for word in content_words(text)})
+    needed, population = max(2, COMMON * len(texts)), size + UNSEEN
+    lift = {
+        mark: number * math.log(population / max(1, usual.get(mark, 0)))
+        for mark, number in count.items()
+        if number >= needed and usual.get(mark, 0) * len(texts) <= number * population / 2
+    }
     form: dict[str, str] = {}
     for word in (word for words in inside for word in words):
         form.setdefault(stem(word), word)
-    needed, population = max(2, share * len(texts)), len(all_texts) + UNSEEN
-    lift = {
-        mark: number * math.log(population / max(1, everywhere[mark]))
-        for mark, number in count.items()
-        if number >= needed and everywhere[mark] * len(texts) <= number * population / 2
-    }
-    best = sorted(lift, key=lambda mark: (-lift[mark], mark))[:most]
-    return [form[mark] for mark in best]
+    return [form[mark] for mark in sorted(lift, key=lambda mark: (-lift[mark], mark))[:most]]
 
 
 def _sentences(signals: Sequence[Signal], terms: Terms) -> list[_Sentence]:
