@@ -20,6 +20,7 @@ PATHS = (
     "evals/matrix?set=bench",
     "evals/matrix?set=bench&part=card",
     "evals/matrix?set=bench&by=knowledge&differ=1",
+    "evals/matrix?set=bench&sort=golden&from=100",
     "evals/trend?set=bench",
     "evals/trend?set=bench&part=card",
     "evals/sets/bench",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flask import g, request, url_for
+from flask import g, redirect, request, url_for
 
 from app.errors import Invalid
 from app.evals.stats import smallest_regression
@@ -89,6 +89,8 @@ class MatrixPage:
 @access("admin")
 def show_matrix() -> Any:
     """The goldens of a set by agent version or by knowledge; as a card, only the heat map. Five queries at most."""
+    if not request.args.get("set"):
+        return redirect(url_for("evals.index"), 303)
     asked = MatrixPage.from_request()
     as_card = request.args.get("part") == "card"
     shown = load_page(asked, *((CARD_ROWS, CARD_COLUMNS) if as_card else (MAX_ROWS, MAX_COLUMNS)))
@@ -103,7 +105,8 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
     matrix = compare_columns(found, asked.baseline)
     differing = differing_rows(matrix.rows)
     rows = _sorted(differing if asked.differing else matrix.rows, asked.sort, matrix.columns)
-    shown = rows[asked.start : asked.start + most_rows]
+    start = asked.start if asked.start < len(rows) else 0
+    shown = rows[start : start + most_rows]
     cells = load_cells(matrix, shown, actor=g.actor) if shown and matrix.columns else {}
     contents = golden_lists.row_contents(tried_rows(matrix.columns), actor=g.actor)
     several = len({column.agent for column in matrix.columns}) > 1
@@ -112,7 +115,7 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
     sorts = {key: _sort_link(own, asked, key) for key in ("golden", *names)}
     grid = [(row, [_cell_view(row, cells.get((row.id, key))) for key in names]) for row in shown]
     most_judged = max((column.score.judged for column in matrix.columns), default=0)
-    skipped, started = asked.skip + most_columns, asked.start + most_rows
+    skipped, started = asked.skip + most_columns, start + most_rows
     return {
         "asked": asked,
         "args": asked.args,
@@ -130,7 +133,8 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
         "older": skipped if skipped < matrix.column_count else None,
         "newer": max(asked.skip - most_columns, 0) if asked.skip else None,
         "following": started if started < len(rows) else None,
-        "previous": max(asked.start - most_rows, 0) if asked.start else None,
+        "previous": max(start - most_rows, 0) if start else None,
+        "tried": contents,
         "figure": matrix_figure(matrix.columns, grid, names, sorts),
     }
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from flask import g, request, url_for
+from flask import g, redirect, request, url_for
 
 from app.errors import Invalid, NotFound
 from app.evals.stats import smallest_regression
@@ -33,6 +33,8 @@ MAX_CHANGES = 12
 def show_trend() -> Any:
     """The accuracy of a set over its newest runs, of all of it or one part; as a card, only the chart. Four queries at
     most."""
+    if not request.args.get("set"):
+        return redirect(url_for("evals.index"), 303)
     found = _asked_trend()
     given = {name: value for name in ("set", "agent", "dimension", "trials") if (value := request.args.get(name))}
     shown = load_page(found, given)
