@@ -2,15 +2,17 @@
 
 import functools
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from app.cli.output import Command, emit, fail, json_option, opened_app
 from app.errors import Problem, Unusable
-from app.evals.compare.sessions import Comparison
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
+
+if TYPE_CHECKING:
+    from app.evals.compare.sessions import Comparison
 
 PASSED, REGRESSION, CONFIGURATION, UNREACHABLE, INCONCLUSIVE = 0, 1, 3, 4, 5
 # What shells say of a command that Ctrl-C ended.
@@ -71,7 +73,7 @@ def compare_sessions(golden: UUID, replay: UUID, slug: str, as_json: bool) -> No
 _WORDS: dict[str, str] = {PASS: "Passes", FAIL: "Fails", ERRORED: "Errored", UNKNOWN: "Not judged", FLAKY: "Flaky"}
 
 
-def _describe(found: Comparison) -> str:
+def _describe(found: "Comparison") -> str:
     """The verdict in a sentence, then the dimensions, then the first differences."""
     accuracy = "" if found.overall_accuracy is None else f" (accuracy {found.overall_accuracy:.2f})"
     lines = [f"{_WORDS[found.verdict]}: {found.reason}.{accuracy}"]
