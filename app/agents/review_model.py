@@ -19,7 +19,7 @@ from app.agents.turn import RunFailed, Turn, Usage
 from app.errors import Forbidden, Invalid, Refused, Throttled
 from app.learning.review.types import Dismissal, Merge, Proposal, Rule, Signal
 from app.services.knowledge.validation import MAX_CONTENT, MAX_CONTEXT
-from app.services.review import runs
+from app.services.review import decisions, runs
 from app.services.review.batch import World
 from app.services.review.decisions import Batch
 from app.services.runtime.inputs import RunInputs
@@ -86,6 +86,7 @@ class Group:
         given += [self._bound("getFeedback", self._check_own), self._bound("getAgent", self._check_agent)]
         given += [self._bound(name, self._check_rule) for name in CHANGING]
         given += [replace(find_tool(name), call=self._add(kind)) for name, kind in OWN_KINDS.items()]
+        given += [self._draft("updateAgentConfig", "agent_id"), self._draft("updateEntityType", "entity_type_id")]
         given.append(replace(find_tool("reviewFeedback"), call=self._close))
         return {tool.name: tool for tool in given}
 
@@ -100,6 +101,23 @@ class Group:
             if changed:
                 runs.note_step(self.reviewer.lease.session_id, actor=self.reviewer.actor, proposed=changed)
             return outcome
+
+        return replace(tool, call=call)
+
+    def _draft(self, name: str, about: str) -> Tool:
+        """A tool that drafts a change of what the group is about. The feedback is behind the draft from then on."""
+        tool = find_tool(name)
+
+        def call(arguments: Any, scope: ToolScope) -> Outcome:
+            if arguments.id not in {getattr(signal, about) for signal in self.batch.signals.values()}:
+                raise Forbidden("A review changes only what its feedback is about.")
+            ids = self._left()
+            outcome = tool.call(arguments.model_copy(update={"source_feedback_id": None}), scope)
+            draft_id = UUID(str(outcome.output["draft_id"]))
+            done = decisions.link_draft(draft_id, ids, self.batch, actor=self.reviewer.actor)
+            self.decided |= set(ids)
+            self.answered = True
+            return replace(outcome, events=[*outcome.events, *done.events])
 
         return replace(tool, call=call)
 

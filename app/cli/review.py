@@ -57,8 +57,10 @@ def _follow(session_id: UUID, system: Actor) -> Review:
 
 
 def _describe(done: dict[str, Any]) -> str:
+    would = sum(one["what"] == "propose" for one in done["decisions"])
+    proposed = f"{would:,} to propose" if done["dry_run"] else f"{len(done['proposed']):,} proposed"
     lines = [
-        f"Looked at {done['considered']:,} rows: {len(done['proposed']):,} proposed, {len(done['merged']):,} merged,"
+        f"Looked at {done['considered']:,} rows: {proposed}, {len(done['merged']):,} merged,"
         f" {done['dismissed']:,} dismissed, {done['left_pending']:,} left pending."
     ]
     lines += [

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.db import acting_as, db, transaction
-from app.models import Agent
+from app.models import Agent, ChangeDraft
 from app.services.agents import edit as agent_edit
 from app.services.agents import versions
 from tests.conftest import soup
@@ -128,6 +128,25 @@ def test_a_model_cannot_write_a_hundred_rules(desk: Desk, with_model: Callable[[
     [rule] = desk.rules()
     assert (rule.state, review.proposed) == ("proposed", [rule.id])
     assert "decided already" in review.refused[0]["why"]
+
+
+def test_a_model_drafts_a_change_of_the_agent_that_it_is_about(
+    desk: Desk, with_model: Callable[[LoopbackModel], None]
+) -> None:
+    same = complain(desk)
+    with acting_as(desk.admin):
+        agent = versions.resolve_agent("deal-analyst", actor=desk.admin)
+        about, number = str(agent.id), agent.current_version
+    words = {"instructions": "Quote leverage on net debt.", "reason": "Two people say so."}
+    with LoopbackModel(call("updateAgentConfig", {"id": about, **words}), say("Drafted it.")) as model:
+        with_model(model)
+        review = desk.review()
+    assert (review.status, review.refused, desk.rules()) == ("completed", [], [])
+    assert desk.statuses(*same) == ["reviewed", "reviewed"]
+    with acting_as(desk.admin):
+        [draft] = db.session.query(ChangeDraft)
+        assert (draft.status, set(draft.feedback_ids)) == ("open", set(same))
+        assert versions.resolve_agent("deal-analyst", actor=desk.admin).current_version == number
 
 
 def test_prose_and_silence_leave_feedback_pending(desk: Desk, with_model: Callable[[LoopbackModel], None]) -> None:

@@ -11,11 +11,11 @@ from uuid import UUID
 from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, get_own
 from app.errors import Forbidden, Invalid, Refused
 from app.learning.hygiene.checks import Row, compare
 from app.learning.review.types import Dismissal, Merge, Proposal, Rule, Signal
-from app.models import Agent, SharedContext
+from app.models import Agent, ChangeDraft, SharedContext
 from app.services import audit
 from app.services.feedback import review as feedback_review
 from app.services.knowledge import hygiene, proposals
@@ -30,6 +30,7 @@ FORBIDDEN_FINDINGS = ("addresses the model", "hidden", "duplicate")
 FORGED = re.compile(r"#{2,}|`{3,}|={3,}|</?[a-z][^<>\n]*>|<\|", re.IGNORECASE)
 PROPOSED_TYPES = ("correction", "lesson", "insight")
 MIN_SESSIONS = 2
+TOO_LITTLE = "This needs two people in two sessions, an admin's flag or a failed replay."
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def propose(proposal: Proposal, batch: Batch, *, actor: Actor, session_id: UUID)
     """Propose a rule with its evidence. The feedback is reviewed and stays open until a person decides."""
     signals = batch.pick(proposal.signal_ids)
     if not is_evidence(signals):
-        raise Refused("A rule needs two people in two sessions, an admin's flag or a failed replay.")
+        raise Refused(TOO_LITTLE)
     if proposal.type not in PROPOSED_TYPES:
         raise Forbidden(f"A review proposes a {', '.join(PROPOSED_TYPES)}; people write the other types.")
     if FORGED.search(f"{proposal.content}\n{proposal.context or ''}"):
@@ -142,6 +143,18 @@ def merge(merged: Merge, batch: Batch, *, actor: Actor) -> Done:
     moved += feedback_review.settle_pending(after, "reviewed", actor=actor, notes=note)
     events = [_changed(row, "merged", merged.reason)]
     return Done([*events, *_reviewed(before, "applied", row.id), *_reviewed(after, "reviewed", row.id)], row.id, moved)
+
+
+def link_draft(draft_id: UUID, ids: Sequence[UUID], batch: Batch, *, actor: Actor) -> Done:
+    """Put feedback behind a draft that was just made of it, which needs as much evidence as a rule."""
+    signals = batch.pick(ids)
+    if not is_evidence(signals):
+        raise Refused(TOO_LITTLE)
+    draft: ChangeDraft = get_own(ChangeDraft, draft_id, "draft", actor=actor)
+    draft.feedback_ids = list(ids)
+    note = _note("Drafted a change", draft.reason or "")
+    moved = feedback_review.settle_pending(ids, "reviewed", actor=actor, notes=note)
+    return Done(_reviewed(list(ids), "reviewed", None, note), None, moved)
 
 
 def dismiss(dismissal: Dismissal, batch: Batch, *, actor: Actor) -> Done:

@@ -129,9 +129,15 @@ def list_reviews(page: Page, *, actor: Actor) -> Slice[Review]:
 
 
 def list_decisions(session_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
-    """What a dry run would do."""
+    """What a dry run would do, proposals first; what it would dismiss for the same reason is one."""
     mine = ReviewRun.tenant_id == actor.tenant_id, ReviewRun.session_id == session_id
-    return db.session.scalar(select(ReviewRun.decisions).where(*mine)) or []
+    found: list[dict[str, Any]] = db.session.scalar(select(ReviewRun.decisions).where(*mine)) or []
+    dismissed: dict[str, dict[str, Any]] = {}
+    for one in (one for one in found if one["what"] == "dismiss"):
+        same = dismissed.setdefault(one["reason"], {**one, "signal_ids": [], "signals": 0})
+        same["signal_ids"], same["signals"] = same["signal_ids"] + one["signal_ids"], same["signals"] + one["signals"]
+    order = ("propose", "merge")
+    return [one for what in order for one in found if one["what"] == what] + list(dismissed.values())
 
 
 def _select(actor: Actor) -> Any:
