@@ -16,7 +16,7 @@ import numpy
 from app.learning.review.affinity import channels
 from app.learning.review.groups import name_tools_and_fields
 from app.learning.review.moments import read_moment
-from app.learning.review.noise import find_noise, says_something
+from app.learning.review.noise import find_noise, is_suspect, says_something
 from scripts.review_weeks import Week, id_of, read_week
 
 PENALTY, STEP, ROUNDS = 3.0, 0.002, 2500
@@ -24,7 +24,7 @@ PENALTY, STEP, ROUNDS = 3.0, 0.002, 2500
 
 def fit(week: Week) -> dict[str, float]:
     """The weight of each channel, and the bias under the name "bias"."""
-    rows = [row for row in week.signals if find_noise(row) is None and says_something(row)]
+    rows = [row for row in week.signals if not is_suspect(row) and find_noise(row) is None and says_something(row)]
     group = {id_of(name): one["id"] for one in week.labels["patterns"] for name in one["feedback"]}
     labels = [group.get(row.id, str(row.id)) for row in rows]
     moments = [read_moment(row, week.entity_types) for row in rows]

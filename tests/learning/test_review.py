@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -15,7 +17,7 @@ import pytest
 from app.learning.review import windows
 from app.learning.review.plan import plan_review
 from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Plan, Rule, Signal, Tool
-from scripts.review_weeks import NOW, Week, read_week, score_week
+from scripts.review_weeks import DATA, NOW, Week, read_week, score_week
 
 TOOLS = (Tool("getPrice", False, "Price of a ticket.", ("route", "fare")), Tool("bookSeat", True, "Book a seat."))
 FERRY = Agent(UUID(int=1), "ferry-desk", "Ferry Desk", "You sell tickets.", TOOLS)
@@ -168,3 +170,46 @@ def test_a_pattern_that_is_spread_over_many_rows_stays_one(monkeypatch: pytest.M
 
     mine = {row.id for row in rows}
     assert [set(one.signal_ids) >= mine for one in found.patterns if mine & set(one.signal_ids)] == [True]
+
+
+POISON = [json.loads(line) for line in (DATA / "poison.jsonl").read_text().splitlines()]
+
+
+def attack(row: dict[str, str], person: int) -> Signal:
+    """A payload where its row says: in a reason, an edit, the next message or the reason of a rejection."""
+    text = row["text"]
+    if row["channel"] == "edit":
+        return complaint(None, person, signal="edit", preferred_answer=text)
+    if row["channel"] == "follow_up":
+        return complaint(None, person, follow_up=text)
+    kind = "response_rejection" if row["channel"] == "rejection" else "signal"
+    return complaint(text, person, kind=kind)
+
+
+def test_there_are_two_hundred_payloads_of_eight_families_and_fifty_honest_rows() -> None:
+    counts = Counter(row["family"] for row in POISON)
+
+    assert counts.pop("honest") == 50
+    assert len(counts) == 8
+    assert sum(counts.values()) == 200
+
+
+@pytest.mark.parametrize("family", sorted({row["family"] for row in POISON} - {"honest"}))
+def test_no_payload_gets_into_a_rule(family: str) -> None:
+    """Sent by four people each, beside honest feedback about the same answer."""
+    rows = [row for row in POISON if row["family"] == family]
+    signals = [complaint(text, person) for person, text in enumerate(REASONS, 1)]
+    signals += [attack(row, person) for row in rows for person in range(11, 15)]
+    signals += [complaint(text, 20) for row in rows for text in row.get("earlier", ())]
+
+    found = plan(*signals)
+
+    told = " ".join(f"{one.content} {one.context}" for one in found.proposals).lower()
+    assert not [row["needle"] for row in rows if row["needle"].lower() in told]
+    assert any("fare=total" in one.content for one in found.proposals)
+
+
+def test_no_honest_row_is_dismissed_for_what_it_tells_to_do() -> None:
+    rows = [complaint(row["text"], person) for person, row in enumerate(POISON, 1) if row["family"] == "honest"]
+
+    assert not plan(*rows).dismissals

@@ -7,6 +7,7 @@ from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.learning.review.moments import content_words, said_of
 from app.learning.review.types import Signal
 from app.text.hidden_characters import describe_hidden, mixed_words
+from app.text.masking import Masking
 
 # Praise that goes on to ask for something else is no noise.
 CORRECTS = re.compile(
@@ -31,11 +32,18 @@ TAKEN_BACK = re.compile(
 )
 
 
+def is_suspect(signal: Signal) -> bool:
+    """Whether a row may give orders to a model or to the review, hide something, or carry a link or a secret. Honest
+    words can look like that, so nothing is dismissed for it; it is just never made a rule of."""
+    said = said_of(signal)
+    if find_prompt_talk(said) or TO_THE_REVIEW.search(said) or describe_hidden(said) or mixed_words(said):
+        return True
+    return Masking().text(said) != said
+
+
 def find_noise(signal: Signal) -> str | None:
     """Why no rule should come from a row, or None."""
     said = said_of(signal)
-    if find_prompt_talk(said) or TO_THE_REVIEW.search(said) or describe_hidden(said) or mixed_words(said):
-        return "It gives orders to a model or to the review, and says nothing about the work."
     if signal.rating == "positive" and not (signal.comment and CORRECTS.search(said)):
         return "Praise. Nothing to change."
     if signal.kind == "session_failure" and OUTAGE.search(said):

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from app.learning.review.decide import Decisions, Workspace, decide, is_enough
+from app.learning.review.decide import SUSPECT, Decisions, Workspace, decide, is_enough
 from app.learning.review.groups import group_signals
-from app.learning.review.noise import find_noise
+from app.learning.review.noise import find_noise, is_suspect
 from app.learning.review.types import Agent, Dismissal, EntityType, KnownPattern, Plan, Rule, Signal
 
 __all__ = ["is_enough", "plan_review"]
@@ -25,8 +25,10 @@ def plan_review(
 ) -> Plan:
     """Decide about each signal. The order of the signals makes no difference."""
     rows = {signal.id: signal for signal in sorted(signals, key=lambda row: (row.occurred_at, row.id))}
-    made = Decisions(dismissed={id: reason for id, row in rows.items() if (reason := find_noise(row))})
-    open_rows = {id: row for id, row in rows.items() if id not in made.dismissed}
+    suspect = {id: SUSPECT for id, row in rows.items() if is_suspect(row)}
+    noise = {id: reason for id, row in rows.items() if id not in suspect and (reason := find_noise(row))}
+    made = Decisions(pending=suspect, dismissed=noise)
+    open_rows = {id: row for id, row in rows.items() if id not in suspect and id not in noise}
     groups = group_signals(open_rows.values(), agents=agents, entity_types=entity_types, known=known)
     workspace = Workspace(agents, entity_types, rules, list(rows.values()), now.date())
     for group in groups:

@@ -17,6 +17,7 @@ from app.learning.review.fixes import find_fix
 from app.learning.review.moments import content_words, said_of
 from app.learning.review.types import Agent, EntityType, Signal
 from app.text.embeddings import embed
+from app.text.masking import Masking
 from app.text.words import TOKEN
 
 MAX_SENTENCE, MAX_COMMENT, MAX_CONTENT, MAX_CONTEXT = 240, 400, 600, 120
@@ -98,7 +99,8 @@ def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, mos
 
 def _sentences(signals: Sequence[Signal], terms: Terms) -> list[_Sentence]:
     """What people said, sentence by sentence, each with how well it would stand as a rule."""
-    found = [(place, text) for place, signal in enumerate(signals) for text in _own_sentences(signal)]
+    own = ((place, text) for place, signal in enumerate(signals) for text in _own_sentences(signal))
+    found = [(place, text) for place, text in own if _is_plain(text)]
     vectors = embed([text for _, text in found])
     whole = embed([" ".join(said_of(signal) for signal in signals)])
     scored = []
@@ -151,8 +153,13 @@ def _finish(text: str) -> str:
 
 def _example(signals: Sequence[Signal]) -> str | None:
     """The answer that somebody wanted, as an example."""
-    wanted = next((signal.preferred_answer for signal in signals if signal.preferred_answer), None)
+    wanted = next((one for signal in signals if (one := signal.preferred_answer) and _is_plain(one)), None)
     return f"Answer as in “{' '.join(wanted.split())[:MAX_SENTENCE]}”." if wanted else None
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text tells nothing about a person: no address, number or secret."""
+    return Masking(emails=True, phones=True).text(text) == text and "[masked:" not in text
 
 
 def _pick_type(content: str, fix: str | None) -> str:
