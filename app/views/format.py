@@ -221,7 +221,7 @@ def score(value: float | None) -> str:
 
 WRITERS: tuple[Callable[..., Any], ...] = (
     money, span, value_line, args_line, result_line, pretty_json, query, without, minute, age, ago, due, exact, day,
-    clock, iso, percent, duration, short_id, initials, readable, score,
+    clock, iso, percent, duration, short_id, initials, readable, score, version_name,
 )  # fmt: skip
 FILTERS = {write.__name__: write for write in WRITERS}
 FILTERS |= {"chosen": option_label, "number": "{:,}".format, "schedule": describe_cron}

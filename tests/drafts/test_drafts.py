@@ -81,6 +81,9 @@ def test_goldens_speak_about_a_draft_and_count_nowhere(bench: Bench, admin: Api,
     with bench.acting():
         assert versions.get_agent(bench.agent_id, actor=bench.admin).current_version == 1
     card = soup(client.get(PAGE)).select_one(f"#draft-{draft_id}").get_text(" ", strip=True)
+    assert "draft" in soup(client.get(f"/admin/agent-review/evals/runs/{run_id}")).select_one("main").text
+    markers = admin.get("/api/admin/evals/trend?set=default").json["markers"]
+    assert [one["title"] for one in markers if one["kind"] == "agent"] == []
     assert "50%" in card
     assert "1 worse" in card
     assert "entities-write" in card

@@ -51,6 +51,7 @@ SELECT * FROM (
       JOIN agents AS a ON a.tenant_id = n.tenant_id AND a.id = n.agent_id
       LEFT JOIN users AS u ON u.id = n.created_by
      WHERE n.tenant_id = %(tenant)s AND n.agent_id IN (SELECT id FROM of_set) AND n.created_at >= %(since)s
+       AND n.version > 0
     UNION ALL
     SELECT h.created_at, 'knowledge', r.id, left(coalesce(h.after ->> 'content', r.content), 160), h.version,
            coalesce(u.name, w.slug), r.id
