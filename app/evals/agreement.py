@@ -1,8 +1,10 @@
 """How far a judge agrees with people who labelled the same cells without seeing its verdicts."""
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Fewer labels say nothing about a judge.
 MIN_LABELS = 20
@@ -11,6 +13,8 @@ RELIABLE_FROM = 0.60
 RESAMPLES = 1_000
 SEED = 20_240_229
 Pair = tuple[bool, bool]
+# What a person says and what the judge says.
+CELLS: tuple[Pair, ...] = ((True, True), (True, False), (False, True), (False, False))
 
 
 @dataclass(frozen=True)
@@ -40,23 +44,34 @@ class Agreement:
 
 def kappa(pairs: Sequence[Pair]) -> float | None:
     """(p_o − p_e) ÷ (1 − p_e), or None where chance alone agrees always."""
-    n = len(pairs)
+    return _kappa(Counter(pairs))
+
+
+def _kappa(counts: Mapping[Pair, int]) -> float | None:
+    n = sum(counts.values())
     if not n:
         return None
-    observed = sum(person == judge for person, judge in pairs) / n
-    person, judge = sum(one for one, _ in pairs) / n, sum(one for _, one in pairs) / n
+    both, none = counts.get((True, True), 0), counts.get((False, False), 0)
+    person, judge = (both + counts.get((True, False), 0)) / n, (both + counts.get((False, True), 0)) / n
     by_chance = person * judge + (1 - person) * (1 - judge)
-    return None if by_chance >= 1 - 1e-12 else (observed - by_chance) / (1 - by_chance)
+    return None if by_chance >= 1 - 1e-12 else ((both + none) / n - by_chance) / (1 - by_chance)
 
 
 def measure_agreement(pairs: Sequence[Pair]) -> Agreement:
-    """κ of blind labels, from the least number of them on. Resamples in which κ is undefined are left out."""
-    agreed = sum(person == judge for person, judge in pairs)
-    value = kappa(pairs) if len(pairs) >= MIN_LABELS else None
+    """κ of blind labels, from the least number of them on."""
+    counts = Counter(pairs)
+    return _measure(tuple(counts[cell] for cell in CELLS))
+
+
+@lru_cache(maxsize=256)
+def _measure(counts: tuple[int, ...]) -> Agreement:
+    """The same for how often each pair occurs. Resamples in which κ is undefined are left out."""
+    n, agreed = sum(counts), counts[0] + counts[-1]
+    value = _kappa(dict(zip(CELLS, counts, strict=True))) if n >= MIN_LABELS else None
     if value is None:
-        return Agreement(len(pairs), agreed)
+        return Agreement(n, agreed)
     rng = random.Random(SEED)  # noqa: S311 - the same labels give the same interval
-    drawn = (kappa(rng.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
+    drawn = (_kappa(Counter(rng.choices(CELLS, counts, k=n))) for _ in range(RESAMPLES))
     found = sorted(one for one in drawn if one is not None)
     low, high = (found[min(int(len(found) * share), len(found) - 1)] for share in (0.025, 0.975))
-    return Agreement(len(pairs), agreed, value, low, high)
+    return Agreement(n, agreed, value, low, high)

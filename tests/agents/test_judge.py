@@ -279,6 +279,21 @@ def test_without_a_judge_nothing_is_asked_and_the_verdict_stays(
     assert (model.asked, run.status) == ([], "completed")
 
 
+def test_a_judge_stops_when_its_tokens_are_used_up(court: Court) -> None:
+    court.golden()
+    with LoopbackModel(answer()) as model:
+        court.configure(model, judge_daily_tokens=48)
+        court.run()
+        court.golden('Find the deal "Kestrel"')
+        court.run()
+        assert len(model.asked) == 1
+        court.change(judge_daily_tokens=49)
+        court.run()
+    assert len(model.asked) == 2
+    reasons = [one.error for one in court.judgements()]
+    assert sum(one is not None and one.startswith("The judge has used its tokens") for one in reasons) == 2
+
+
 def test_no_transaction_is_open_while_the_judge_is_asked(court: Court, superuser_url: str) -> None:
     seen: list[int] = []
     open_now = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'upshot_app' AND xact_start IS NOT NULL"

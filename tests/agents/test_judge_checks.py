@@ -13,6 +13,7 @@ from app.errors import Forbidden, Invalid, Refused
 from app.evals.stats import count_verdicts
 from app.models import EvalRun, EvalVerdict
 from app.models.people import AuditEntry
+from app.services.evals import results as eval_results
 from app.services.evals.judging import labels, overrules
 from tests.agents.test_judge import FIND, UPDATE, Court, answer, court
 from tests.conftest import Api
@@ -135,6 +136,33 @@ def test_labels_are_blind_seeded_and_kept_apart_from_overrules(court: Court, api
 def next_cell(court: Court) -> Any:
     with court.bench.acting():
         return labels.next_cell(court.criteria_id, "openai:judge", actor=court.bench.admin)
+
+
+def test_what_a_judge_could_not_say_is_tried_again_with_its_replay(court: Court) -> None:
+    court.golden()
+    run = judged_run(court, answer(tone=999))
+    assert run.results["verdicts"]["errored"] == 1
+    with LoopbackModel(answer()) as model:
+        court.configure(model)
+        with court.bench.acting():
+            eval_results.retry_errored(run.id, actor=court.bench.admin)
+        court.bench.drain()
+    after = court.bench.look(run.id)
+    assert (after.status, after.results["verdicts"]["pass"]) == ("completed", 1)
+    assert [one.status for one in court.judgements()] == ["errored", "judged"]
+
+
+def test_labels_outlive_the_run_that_they_judge(court: Court) -> None:
+    court.golden()
+    run = judged_run(court, answer())
+    overrule(court, run, passed=False)
+    cell = next_cell(court)
+    with court.bench.acting():
+        labels.add_label(cell.session_id, cell.dimension, passed=True, actor=court.bench.admin)
+        eval_results.delete_run(run.id, actor=court.bench.admin)
+    assert court.judgements() == []
+    with court.bench.acting():
+        assert labels.agreement_of(court.criteria_id, "openai:judge", actor=court.bench.admin).labels == 1
 
 
 def test_an_answer_that_was_reused_is_labelled_once(court: Court) -> None:

@@ -159,7 +159,7 @@ def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, 
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
     [(context_mode, cancelled, trial)] = run(LOAD_RUN, {"tenant": actor.tenant_id, "run": run_id})
     # Trials of one golden finish one after the other. The run is locked only at the end: all its cases pass here.
-    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
+    lock_golden(golden_id, actor=actor)
     criteria_set_id = session.meta["eval_golden"].get("criteriaSetId")
     waits = criteria_set_id is not None and not cancelled and result["verdict"] in (PASS, FAIL)
     result = {**(keep_compared(result) if waits else result), "judged_at": datetime.now(UTC).isoformat()}
@@ -172,6 +172,10 @@ def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, 
     finish_run_of_case(run_id, actor=actor)
 
 
+def lock_golden(golden_id: str, *, actor: Actor) -> None:
+    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
+
+
 def report_verdict(
     verdict: str | None, group: Sequence[Case], session: Replayed, context_mode: str, *, actor: Actor
 ) -> None:
@@ -179,7 +183,7 @@ def report_verdict(
     if verdict not in (PASS, FAIL):
         return
     of_golden = {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]}
-    run(LOCK_GOLDEN, of_golden)
+    lock_golden(of_golden["golden"], actor=actor)
     reports = run(OPEN_REPORT, of_golden | {"version": session.agent_version_id, "mode": context_mode})
     row = db.session.get(Feedback, reports[0][0], populate_existing=True) if reports else None
     if verdict == FAIL:

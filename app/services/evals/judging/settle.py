@@ -15,7 +15,7 @@ from app.models import AgentSession, EvalRun, Judgement
 from app.services.entities import criteria as criteria_store
 from app.services.evals.judging.queue import JudgeLease, hold_judgement
 from app.services.evals.judging.work import JudgeOutcome
-from app.services.evals.replays import report_verdict
+from app.services.evals.replays import lock_golden, report_verdict
 from app.services.evals.results import cases_of, finish_run_of_case, verdict_of
 from app.services.workspaces import identity
 
@@ -88,6 +88,8 @@ def write_verdict(replay: AgentSession, rubric: Mapping[str, Any], rules: Mappin
 
 def report_golden(replay: AgentSession, run_id: UUID, *, actor: Actor) -> None:
     """Report the verdict of the replay's golden, unless its other trials are still open or the run does not count."""
+    # Trials of one golden are judged one after the other from here on, so that the last one sees that it is the last.
+    lock_golden(str(replay.eval_source), actor=actor)
     run = db.session.get_one(EvalRun, run_id, populate_existing=True)
     if run.cancel_requested_at is None and "trial" not in run.options:
         group = cases_of(run_id, actor=actor, golden_id=str(replay.eval_source), divergences=True)
