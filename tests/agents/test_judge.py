@@ -112,7 +112,8 @@ def test_a_replay_is_judged_by_each_dimension_in_one_structured_call(court: Cour
     assert run.results["bySession"][str(court.bench.replays(run)[0].eval_source)]["rubric"]["status"] == "judged"
     with court.bench.acting():
         usage = eval_usage.usage_of_run(run.id, actor=court.bench.admin)
-        progress = queue.judge_progress(run.id, actor=court.bench.admin)
+        cases = eval_results.cases_of(run.id, actor=court.bench.admin)
+        progress = eval_results.judge_progress_of(cases)
     assert (usage.tokens, progress.tokens, progress.total, progress.left) == (48, 48, 1, 0)
     # The same work by the same criteria is not asked about again.
     assert court.result(again)["rubric"]["cached"] is True

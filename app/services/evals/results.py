@@ -1,7 +1,7 @@
 """The results of a run, computed from its cases and stored at its end; cancel, retry and delete runs."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from app.errors import Forbidden, Refused
 from app.evals import stats
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, EvalRun
-from app.models.evals import OPEN_STATUSES
+from app.models.evals import OPEN_JUDGEMENTS, OPEN_STATUSES
 from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay
@@ -36,9 +36,9 @@ MAX_DIVERGENCES = 20
 CASES = """
 SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
        m.result ->> 'reason', m.result ->> 'baseline', s.model, s.agent_id,
-       EXISTS (SELECT FROM judgements AS j WHERE j.tenant_id = s.tenant_id AND j.session_id = s.id
-                  AND j.status IN ('pending', 'running')){more}
+       j.status, j.cached, j.input_tokens + j.output_tokens, j.cost::float8{more}
   FROM sessions AS s
+  LEFT JOIN judgements AS j ON j.tenant_id = s.tenant_id AND j.session_id = s.id
  CROSS JOIN LATERAL (SELECT s.metadata ->> 'eval_trial' AS trial, s.metadata -> 'eval_result' AS result OFFSET 0) AS m
  WHERE s.tenant_id = %(tenant)s AND s.eval_run_id = %(run)s {golden} AND (s.metadata -> 'eval_retried') IS NULL
  ORDER BY s.eval_source, m.trial
@@ -54,7 +54,7 @@ SELECT EXISTS (SELECT FROM sessions WHERE tenant_id = %(tenant)s AND eval_run_id
 
 @dataclass(frozen=True)
 class Case:
-    """One trial of one golden. While a judge still has to look at it (`judging`), its verdict may change."""
+    """One trial of one golden, with its judgement if it has one. While that is open, its verdict may change."""
 
     session_id: UUID
     golden_id: str
@@ -66,14 +66,17 @@ class Case:
     baseline: str | None
     model: str | None
     agent_id: UUID
-    judging: bool
+    judge_status: str | None
+    judge_cached: bool | None
+    judge_tokens: int | None
+    judge_cost: float | None
     divergences: list[Any] | None = None
     dimensions: dict[str, Any] | None = None
     rubric: dict[str, Any] | None = None
 
     @property
     def ended(self) -> bool:
-        return self.status in ENDED_STATUSES and not self.judging
+        return self.status in ENDED_STATUSES and self.judge_status not in OPEN_JUDGEMENTS
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,24 @@ class Progress:
     @property
     def left(self) -> int:
         return self.total - self.ended
+
+
+@dataclass(frozen=True)
+class JudgeProgress:
+    """The judgements of a run by status, and what they took. `cost` is None where one is unknown."""
+
+    counts: Mapping[str, int]
+    cached: int
+    tokens: int
+    cost: float | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def left(self) -> int:
+        return sum(self.counts.get(status, 0) for status in OPEN_JUDGEMENTS)
 
 
 def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
@@ -124,6 +145,18 @@ def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
         spent = (datetime.now(UTC) - run.started_at).total_seconds()
         left = round(spent / ended * (len(cases) - ended))
     return Progress(len(cases), ended, verdicts, left)
+
+
+def judge_progress_of(cases: Sequence[Case]) -> JudgeProgress:
+    """How far the judge of a run is, and what it took."""
+    judged = [case for case in cases if case.judge_status is not None]
+    unknown = any(case.judge_cost is None and case.judge_tokens for case in judged)
+    return JudgeProgress(
+        counts=Counter(str(case.judge_status) for case in judged),
+        cached=sum(bool(case.judge_cached) for case in judged),
+        tokens=sum(case.judge_tokens or 0 for case in judged),
+        cost=None if unknown else sum(case.judge_cost or 0.0 for case in judged),
+    )
 
 
 def results_of(cases: Sequence[Case]) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
 from app.services.evals import usage as eval_usage
 from app.services.evals.baselines import changes_of, list_choices, load_baseline
-from app.services.evals.judging.queue import judge_progress
 from app.services.evals.runs import NewRun, left_out_notes
 from app.services.evals.usage import Estimate
 from app.services.lists.filters import parse_choice
@@ -203,7 +202,7 @@ def show_run(run_id: UUID) -> Any:
 
 
 def load_run(run_id: UUID) -> dict[str, Any]:
-    """What the page shows, a part of the goldens at a time. Eight queries, and one for names of knowledge rows."""
+    """What the page shows, a part of the goldens at a time. Seven queries, and one for names of knowledge rows."""
     run, row = run_lists.get_run_with_row(run_id, actor=g.actor)
     cases = eval_results.cases_of(run_id, actor=g.actor)
     wanted = asked_baseline()
@@ -222,7 +221,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "options": run.options,
         "progress": eval_results.progress_of(run, cases),
         "used": eval_usage.usage_of_run(run_id, actor=g.actor),
-        "judge": judge_progress(run_id, actor=g.actor),
+        "judge": eval_results.judge_progress_of(cases),
         "baseline": baseline,
         "changes": baseline.changes({line["golden_id"]: line["verdict"] for line in every}) if baseline else None,
         "choices": list_choices(run_id, run.set_name, actor=g.actor),

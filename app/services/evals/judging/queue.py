@@ -1,6 +1,6 @@
 """Judgements that wait, and the leases of those that are worked on. A worker that lost its lease writes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -43,26 +43,6 @@ class JudgeLease:
     tenant_id: UUID
     owner: str
     attempt: int
-
-
-@dataclass(frozen=True)
-class JudgeProgress:
-    """The judgements of a run by status, and what they took. `cost` is None where one is unknown."""
-
-    total: int
-    counts: Mapping[str, int]
-    cached: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
-
-    @property
-    def left(self) -> int:
-        return sum(self.counts.get(status, 0) for status in OPEN_JUDGEMENTS)
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
 
 
 def queue_judgement(session_id: UUID, run_id: UUID, criteria_set_id: UUID, *, actor: Actor) -> None:
@@ -128,28 +108,3 @@ def is_waiting(session_id: UUID, *, actor: Actor) -> bool:
     """Whether a judge still has to look at this replay."""
     mine = (Judgement.tenant_id == actor.tenant_id, Judgement.session_id == session_id)
     return db.session.scalar(select(Judgement.status).where(*mine)) in OPEN_JUDGEMENTS
-
-
-def judge_progress(run_id: UUID, *, actor: Actor) -> JudgeProgress:
-    """How far the judge of a run is, and what it took so far. One query."""
-    rows = db.session.execute(
-        select(
-            Judgement.status,
-            func.count(),
-            func.count().filter(Judgement.cached),
-            func.sum(Judgement.input_tokens),
-            func.sum(Judgement.output_tokens),
-            func.sum(Judgement.cost),
-            func.bool_or(Judgement.cost.is_(None) & (Judgement.input_tokens > 0)),
-        )
-        .where(Judgement.tenant_id == actor.tenant_id, Judgement.run_id == run_id)
-        .group_by(Judgement.status)
-    ).all()
-    return JudgeProgress(
-        total=sum(row[1] for row in rows),
-        counts={row[0]: row[1] for row in rows},
-        cached=sum(row[2] for row in rows),
-        input_tokens=sum(row[3] for row in rows),
-        output_tokens=sum(row[4] for row in rows),
-        cost=None if any(row[6] for row in rows) else float(sum(row[5] or 0 for row in rows)),
-    )
