@@ -62,14 +62,14 @@ def test_each_week_has_its_own_figures(
         page = soup(client.get(PAGE))
     assert len(seen) <= 8, seen
     shown = words(page.select_one(".u-facts"))
-    assert shown == "Feedback received 2 1 negative Rules proposed 2 Rules activated 1 Sets dropped 0"
+    assert shown == "Received 2 feedback (1 negative) Proposed 2 rules Activated 1 rule Dropped 0 sets"
     assert [one["href"].rsplit("/", 1)[1] for one in page.select("tbody a[href*=knowledge]")] == [str(row)]
     weeks = [words(line) for line in page.select("tr[id^=week-]")]
     assert len(weeks) == 12
     assert "received 1 proposed 0 activated 0 dropped 0" in weeks[2]
 
     now = soup(client.get(f"{PAGE}?week={datetime.now(UTC).date()}"))
-    assert "Sets dropped 1" in words(now.select_one(".u-facts"))
+    assert "Dropped 1 set" in words(now.select_one(".u-facts"))
     assert now.select_one(f"a[href$='{run.id}']").text == "default"
     for wrong in ("2001-01-01", "today", "2026-99-99"):
         assert words(soup(client.get(f"{PAGE}?week={wrong}")).select_one(".u-facts")) == shown

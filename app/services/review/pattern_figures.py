@@ -26,6 +26,7 @@ FIGURES = text("""
     SELECT p.id, count(DISTINCT f.created_by) FILTER (WHERE f.origin = 'user') AS people,
            count(DISTINCT f.session_id) AS sessions,
            count(*) FILTER (WHERE f.status IN ('pending', 'reviewed')) AS open,
+           count(*) FILTER (WHERE f.status = 'pending') AS pending,
            bool_or(f.signal = 'unsafe' OR f.kind IN ('flag', 'replay_failure') OR 'unsafe' = ANY (f.error_categories))
                AS severe,
            array_remove(array_agg(DISTINCT a.slug || coalesce(' v' || v.version, '')), NULL) AS agents,
@@ -99,6 +100,7 @@ class PatternRow:
     people: int = 0
     sessions: int = 0
     open: int = 0
+    pending: int = 0
     severe: bool = False
     agents: list[str] = field(default_factory=list)
     weeks: list[int] = field(default_factory=list)
@@ -161,7 +163,7 @@ def _describe(pattern: FeedbackPattern, rule: SharedContext | None, figures: Any
     if rule is not None:
         more |= {"shared_context_id": rule.id, "proposal_state": rule.state, "rule": rule.content}
     if figures is not None:
-        more |= {name: getattr(figures, name) for name in ("people", "sessions", "open", "agents")}
+        more |= {name: getattr(figures, name) for name in ("people", "sessions", "open", "pending", "agents")}
         more |= {"severe": bool(figures.severe), "weeks": _count_weeks(figures.weeks_ago)}
     if returned is not None:
         more |= {"active_since": returned.at, "returned": returned.number}
