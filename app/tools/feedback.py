@@ -14,7 +14,6 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
-from app.services.review import drafts
 from app.services.sessions import transcript as session_transcript
 from app.services.sessions.events import NewEvent
 from app.tools.base import Arguments, Cursor, Limit, Outcome, ToolScope, answer, pick, tool
@@ -115,7 +114,7 @@ def _settle_applied(row: FeedbackRow, scope: ToolScope) -> tuple[str, dict[str, 
     if "active" in states:
         rule = states["active"]
         return "applied", {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
-    if "proposed" in states or drafts.waits_for_draft(row.id, actor=scope.actor):
+    if "proposed" in states or any(one.status == "open" for one in row.drafts):
         return "reviewed", None
     changed = _find_saved_version(row, scope)
     if changed is not None:

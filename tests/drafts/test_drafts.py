@@ -14,6 +14,7 @@ from app.db import acting_as, transaction
 from app.errors import Forbidden, Problem, Throttled
 from app.services.agents import versions
 from app.services.entities import store as entity_store
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.review import drafts
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace, soup
@@ -112,6 +113,18 @@ def test_approving_makes_a_version_and_rejecting_changes_nothing(bench: Bench, c
     assert client.post(undo["action"], data=sent, headers=HTMX).status_code == 200
     assert len(versions_listed(bench)) == 2
     assert post(client, f"{second}/decide", status="maybe").status_code == 422
+
+
+def test_feedback_and_draft_link_to_each_other(bench: Bench, client: Any) -> None:
+    with bench.acting():
+        new = NewFeedback(source_type="session", rating="negative", comment="It wrote a record again")
+        signal = record_feedback(new, actor=bench.admin).id
+        author = replace(bench.admin, agent_id=versions.ensure_agent("reviewer", actor=bench.admin).id)
+        made = drafts.draft_agent(bench.agent_id, READS, actor=author, reason="It writes.", feedback_ids=[signal]).id
+    quote = soup(client.get(PAGE)).select_one(f"#draft-{made} .u-evidence a")
+    assert "It wrote a record again" in quote.text
+    became = soup(client.get(quote["href"])).select_one(f"#became-{signal}")
+    assert became.select_one(f"a[href$='{made}']").text == "“It writes.”"
 
 
 def test_a_draft_is_stale_once_its_base_changed(bench: Bench, admin: Api, client: Any) -> None:

@@ -24,6 +24,7 @@ from app.models import (
     Agent,
     AgentSession,
     AgentVersion,
+    ChangeDraft,
     Chat,
     Entity,
     EvalRun,
@@ -261,9 +262,17 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
         .where(SharedContextFeedback.tenant_id == actor.tenant_id, SharedContextFeedback.feedback_id == feedback_id)
         .order_by(SharedContext.created_at)
     ).all()
+    row.drafts = _drafts_of(feedback_id, actor) if actor.is_admin else []
     row.assessment = row.details.get(ASSESSMENT, {}) if actor.is_admin else {}
     row.details = without_assessment(row.details)
     return row
+
+
+def _drafts_of(feedback_id: UUID, actor: Actor) -> Sequence[Any]:
+    """The drafts that were made of feedback, as `id, reason, status`."""
+    made_of = ChangeDraft.tenant_id == actor.tenant_id, ChangeDraft.feedback_ids.contains([feedback_id])
+    wanted = select(ChangeDraft.id, ChangeDraft.reason, ChangeDraft.status).where(*made_of)
+    return db.session.execute(wanted.order_by(ChangeDraft.created_at)).all()
 
 
 def _message_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[Any, ...]:

@@ -359,12 +359,6 @@ def get_draft(draft_id: UUID, *, actor: Actor) -> DraftRow:
     return DraftRow(*row)
 
 
-def waits_for_draft(feedback_id: UUID, *, actor: Actor) -> bool:
-    """Whether an open draft was made of this feedback. One query."""
-    made_of = ChangeDraft.feedback_ids.contains([feedback_id])
-    return db.session.scalar(select(ChangeDraft.id).where(*_open(actor), made_of).limit(1)) is not None
-
-
 def _open(actor: Actor) -> tuple[Any, ...]:
     return ChangeDraft.tenant_id == actor.tenant_id, ChangeDraft.status == "open"
 
