@@ -63,7 +63,10 @@
     host.dataset.drawn = "1";
     if (!fresh) return;
     area.on("plotly_click", ({ event, points }) => follow(points[0].customdata, event));
-    area.on("plotly_clickannotation", ({ event, index }) => follow(layout.meta.links[index], event));
+    area.addEventListener("click", (event) => {
+      const head = event.target.closest(".xtick");
+      if (head && layout.meta.links) follow(layout.meta.links[[...head.parentNode.children].indexOf(head)], event);
+    });
   };
 
   const follow = (url, event) => {

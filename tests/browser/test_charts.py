@@ -82,7 +82,7 @@ def test_the_matrix_is_drawn_read_clicked_and_walked(
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{EVALS}/diff/{song}/*")
     page.go_back()
-    page.locator("[data-chart][data-drawn] .annotation-text-g", has_text="v2").click()
+    page.locator("[data-chart][data-drawn] .xtick", has_text="v2").click()
     page.wait_for_url("**sort=*")
     expect(page.locator(".u-matrix thead th").nth(2)).to_have_attribute("aria-sort", "ascending")
 

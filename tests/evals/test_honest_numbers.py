@@ -98,7 +98,7 @@ def test_every_page_keeps_them_apart(
     assert "! errored 1" in heads["broken v2"]
     assert "✓ pass 2 ✗ fail 0 100% 95% CI 34–100% 1 not counted" in heads["assistant v1"]
     assert "baseline was rejected" in words(matrix.select_one(f"a[href$='{rejected}']").find_parent("th"))
-    drawn = [one["text"] for one in figure_of(matrix)["layout"]["annotations"]]
+    drawn = figure_of(matrix)["layout"]["xaxis"]["ticktext"]
     assert [text.split("<br>")[1] for text in drawn] == ["✓ 2", "! 1", "~ 1"]
 
     results = api(workspace.actor("admin"), "admin").get(f"/api/admin/evals/runs/{run.id}").get_json()["results"]

@@ -94,17 +94,18 @@ def matrix_figure(
         xgap=3,
         ygap=3,
     )
-    headers = [_header(place, column, names[column.key]) for place, column in enumerate(columns)]
     layout = _layout(
-        margin={"l": 210, "r": 4, "t": 64, "b": 4},
+        margin={"l": 210, "r": 4, "t": 60, "b": 4},
         height=72 + 30 * len(grid),
-        annotations=headers,
         xaxis={
             **_AXIS,
             "range": [-0.5, len(columns) - 0.5],
             "showgrid": False,
             "showline": False,
-            "showticklabels": False,
+            "side": "top",
+            "tickvals": list(range(len(columns))),
+            "ticktext": [_header(column, names[column.key]) for column in columns],
+            "tickfont": {"color": "var(--u-ink-2)", "size": 11.5},
         },
         yaxis={
             **_AXIS,
@@ -131,13 +132,10 @@ def _cell_hover(row: GoldenRow, name: str, cell: Cell) -> str:
     return f"{_escape(row.title[:200])}<br>{name}: {cell.verdict} {score(cell.accuracy)}{apart}"
 
 
-def _header(place: int, column: Column, name: str) -> dict[str, Any]:
-    told, change = header_lines(column)
-    lines = [_escape(value_line(name, MAX_NAME)), told, change]
-    return {
-        "x": place, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "captureevents": True,
-        "text": "<br>".join(line for line in lines if line), "font": {"size": 11.5, "color": "var(--u-ink-2)"},
-    }  # fmt: skip
+def _header(column: Column, name: str) -> str:
+    """What a column is called, its counts and how it changed, each on a line."""
+    lines = [_escape(value_line(name, MAX_NAME)), *header_lines(column)]
+    return "<br>".join(line for line in lines if line)
 
 
 def trend_figure(

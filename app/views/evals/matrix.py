@@ -35,7 +35,7 @@ from app.views.forms import parse_count
 from app.views.htmx import page
 
 MAX_ROWS = 25
-MAX_COLUMNS = 12
+MAX_COLUMNS = 10
 # Beside other things on the Evals tab there is room for fewer.
 CARD_ROWS = 12
 CARD_COLUMNS = 8
@@ -113,7 +113,8 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
     names = {column.key: _column_name(column, several, contents) for column in matrix.columns}
     own = url_for("evals.show_matrix")
     sorts = {key: _sort_link(own, asked, key) for key in ("golden", *names)}
-    grid = [(row, [_cell_view(row, cells.get((row.id, key))) for key in names]) for row in shown]
+    diffs = f"{url_for('evals.index')}/diff"
+    grid = [(row, [_cell_view(diffs, row, cells.get((row.id, key))) for key in names]) for row in shown]
     most_judged = max((column.score.judged for column in matrix.columns), default=0)
     skipped, started = asked.skip + most_columns, start + most_rows
     return {
@@ -139,11 +140,9 @@ def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str,
     }
 
 
-def _cell_view(row: GoldenRow, cell: Cell | None) -> CellView | None:
+def _cell_view(diffs: str, row: GoldenRow, cell: Cell | None) -> CellView | None:
     """A cell with the address of its diff."""
-    if cell is None:
-        return None
-    return CellView(cell, f"{url_for('evals.index')}/diff/{row.id}/{cell.replay_session_id}")
+    return None if cell is None else CellView(cell, f"{diffs}/{row.id}/{cell.replay_session_id}")
 
 
 def _sorted(rows: Sequence[GoldenRow], sort: str, columns: Sequence[Column]) -> list[GoldenRow]:

@@ -24,7 +24,7 @@ from app.views.format import query
 from app.views.htmx import page
 from app.views.knowledge.pages import scope_choices, steps_of
 
-MAX_RUNS = 60
+MAX_RUNS = 40
 MAX_CHANGES = 12
 
 
