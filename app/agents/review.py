@@ -16,6 +16,7 @@ from app.agents.turn import StopRequested, Threads
 from app.errors import Problem, Throttled
 from app.learning.review.plan import plan_review
 from app.learning.review.types import Dismissal, KnownPattern, Merge, Pattern, Plan, Proposal, Signal
+from app.services.evals.proof.start import start_proof
 from app.services.review import decisions, patterns, runs
 from app.services.review.batch import World, load_known, load_part, load_spread, load_world
 from app.services.review.decisions import Batch, Done
@@ -61,9 +62,25 @@ class Reviewer:
         self.wait_days = await self._transact(lambda: get_settings(self.actor).review_wait_days)
         for agent_id in backlog.by_agent:
             await self._review_agent(agent_id)
+        if not self.dry_run:
+            await self._prove()
         return await self._transact(
             lambda: runs.finish_run(self.lease.session_id, complete=self.complete, actor=self.actor)
         )
+
+    async def _prove(self) -> None:
+        """Where proofs decide what becomes active, prove what was proposed."""
+        review, gate = await self._transact(
+            lambda: (
+                runs.get_review(self.lease.session_id, actor=self.actor),
+                get_settings(self.actor).knowledge_gate,
+            )
+        )
+        for row_id in review.proposed if gate == "proved" else ():
+            try:
+                await self._transact(partial(start_proof, row_id, actor=replace(self.actor, agent_id=None)))
+            except Problem as refusal:
+                await self.refuse({"what": "prove"}, refusal.detail)
 
     async def _review_agent(self, agent_id: UUID | None) -> None:
         """Review the feedback about one agent. Where it came in several parts, the patterns that are spread over them

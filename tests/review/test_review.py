@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
 
-from app.db import acting_as, db
-from app.models import AuditEntry, Feedback, SessionEvent, SharedContextFeedback
+from app.db import acting_as, db, transaction
+from app.models import AuditEntry, Feedback, KnowledgeProof, SessionEvent, SharedContextFeedback
 from app.services.review import patterns, runs
+from app.services.workspaces import store as workspace_store
+from tests.conftest import soup
 from tests.review.conftest import WRONG, Desk
 
 
@@ -69,3 +72,75 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(desk: Desk) -> None
     with acting_as(desk.admin):
         assert patterns.patterns_of(same, actor=desk.admin) == {}
         assert not runs.is_unchanged(actor=desk.admin)
+
+
+def test_single_signals_wait_as_long_as_the_workspace_says(desk: Desk) -> None:
+    long_ago = datetime.now(UTC) - timedelta(days=20)
+    old = desk.complain("member", "The chart has no legend, please add one.", occurred_at=long_ago)
+    with acting_as(desk.admin), transaction():
+        workspace_store.change_settings({"review_wait_days": 30}, actor=desk.admin)
+    desk.review()
+    assert desk.statuses(old) == ["pending"]
+    with acting_as(desk.admin), transaction():
+        workspace_store.change_settings({"review_wait_days": 7}, actor=desk.admin)
+    with acting_as(desk.admin):
+        assert not runs.is_unchanged(actor=desk.admin), "it has waited long enough now"
+    review = desk.review()
+    assert (desk.statuses(old), review.dismissed) == (["dismissed"], 1)
+    with acting_as(desk.admin):
+        assert "second signal" in (db.session.get_one(Feedback, old).review_notes or "").lower()
+
+
+def test_retried_extractions_are_a_pattern_too(desk: Desk) -> None:
+    more = {
+        "kind": "extraction_rejection", "source_type": "extraction", "status": "applied",
+        "context": {"field_name": "ebitda", "rejected_value": "41", "retry_ref": "r"},
+        "outcome": {"kind": "retry", "text": "extracted again"}, "agent": "extractor",
+    }  # fmt: skip
+    said = "EBITDA has to be the adjusted figure, not the reported one."
+    rows = [desk.complain(role, said, asked="Extract EBITDA", answered="41", **more) for role in ("member", "other")]
+    review = desk.review()
+    [rule] = desk.rules()
+    assert review.proposed == [rule.id]
+    assert desk.statuses(*rows) == ["applied", "applied"], "their retry stays what came of them"
+    again = desk.review()
+    assert (again.total, again.proposed) == (0, []), "they are behind a rule now"
+
+
+def test_where_proofs_decide_a_proposal_is_proved_at_once(desk: Desk) -> None:
+    with acting_as(desk.admin), transaction():
+        workspace_store.change_settings({"knowledge_gate": "proved"}, actor=desk.admin)
+    desk.complain("member", WRONG), desk.complain("other", WRONG)
+    review = desk.review()
+    with acting_as(desk.admin):
+        [proof] = db.session.query(KnowledgeProof)
+        assert [proof.shared_context_id] == review.proposed
+    assert [rule.state for rule in desk.rules()] == ["proposed"], "no golden exercises it"
+
+
+def test_only_admins_open_the_session_of_a_review(desk: Desk, sign_in: Any) -> None:
+    desk.complain("member", WRONG), desk.complain("other", WRONG)
+    review = desk.review()
+    path = f"/sessions/{review.session_id}"
+    assert sign_in(desk.admin).get(path).status_code == 200
+    member = sign_in(desk.workspace.actor("member"))
+    assert member.get(path).status_code == 404
+    assert "Feedback review" not in soup(member.get("/tasks")).text
+
+
+def test_a_review_is_asked_for_and_followed_over_the_api(desk: Desk, api: Any, make_workspace: Any) -> None:
+    desk.complain("member", WRONG), desk.complain("other", WRONG)
+    admin = api(desk.admin)
+    started = admin.post("/api/admin/review/runs", {})
+    assert started.status_code == 202
+    path = f"/api/admin/review/runs/{started.get_json()['id']}"
+    assert admin.post("/api/admin/review/runs", {}).status_code == 409, "one at a time"
+    assert admin.get(path).get_json()["status"] == "pending"
+    desk.run_sessions()
+    done = admin.get(path).get_json()
+    assert (done["status"], done["considered"], len(done["proposed"]), done["refused"]) == ("completed", 2, 1, [])
+    assert [one["id"] for one in admin.get("/api/admin/review/runs").get_json()["items"]] == [done["id"]]
+    [pattern] = admin.get("/api/admin/patterns").get_json()["items"]
+    assert (pattern["count"], pattern["proposal_state"]) == (2, "proposed")
+    assert api(make_workspace().actor("admin")).get(path).status_code == 404
+    assert api(desk.workspace.actor("member"), "feedback").get(path).status_code == 403

@@ -92,6 +92,13 @@ def _is_busy(actor: Actor) -> bool:
     return db.session.execute(busy).first() is not None
 
 
+def why_skipped(*, actor: Actor) -> str | None:
+    """Why there is nothing to start on a schedule, if there is a reason."""
+    if is_unchanged(actor=actor):
+        return NOTHING_CHANGED
+    return BUSY if _is_busy(actor) else None
+
+
 def is_unchanged(*, actor: Actor) -> bool:
     """Whether a review would find what the last one left behind, or nothing at all."""
     backlog = waiting(actor=actor)

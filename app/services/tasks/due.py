@@ -113,8 +113,8 @@ def _start_or_skip(task: Task, tick: TaskTick, actor: Actor) -> None:
     if _is_busy(task, besides=tick.id):
         _close(tick, "skipped", BUSY)
         return
-    if task.slug == REVIEW_TASK and review_runs.is_unchanged(actor=actor):
-        _close(tick, "skipped", review_runs.NOTHING_CHANGED)
+    if task.slug == REVIEW_TASK and (why := review_runs.why_skipped(actor=actor)):
+        _close(tick, "skipped", why)
         return
     try:
         with db.session.begin_nested():

@@ -13,7 +13,7 @@ from app.db import db, get_own, run
 from app.errors import Problem
 from app.evals.proof import Pair, Replays, Score, score_pairs
 from app.formats.agent_config import OFFLINE
-from app.models import EvalRun, KnowledgeProof, SharedContext
+from app.models import EvalRun, Feedback, KnowledgeProof, SharedContext, SharedContextFeedback
 from app.services import audit
 from app.services.knowledge import hygiene
 from app.services.knowledge import proofs as knowledge_proofs
@@ -188,5 +188,19 @@ def gate_refusal(row: Any, score: Score, *, actor: Actor) -> str | None:
         return None
     if score.gate_refusal:
         return score.gate_refusal
+    if _has_only_replays(row):
+        return "Only failed replays are behind it, so a person decides."
     findings = hygiene.check_rows([row.id], actor=actor).get(row.id, [])
     return f"The checks found something: {findings[0].check}." if findings else ""
+
+
+def _has_only_replays(row: Any) -> bool:
+    """Whether all feedback behind a row comes from failed replays. Such a row never activates by itself."""
+    link = SharedContextFeedback
+    kinds = (
+        select(Feedback.kind)
+        .join(link, (link.tenant_id == Feedback.tenant_id) & (link.feedback_id == Feedback.id))
+        .where(link.tenant_id == row.tenant_id, link.shared_context_id == row.id)
+        .distinct()
+    )
+    return list(db.session.scalars(kinds)) == ["replay_failure"]
