@@ -67,7 +67,8 @@ class Judge:
             access = self._access(rank, deadline)
             response = await request_in_turn(access, lambda: self._request(model))
         self._count(response)
-        return read_answer(_text_of(response), self.work.questions)
+        marks = read_answer(_text_of(response), self.work.questions)
+        return {name: {**mark, "reason": redact_text(mark["reason"])} for name, mark in marks.items()}
 
     def _access(self, rank: Rank, deadline: asyncio.Timeout) -> ModelAccess | None:
         server = models.server_of(self.work.model, self.settings)

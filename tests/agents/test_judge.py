@@ -115,6 +115,10 @@ def test_a_replay_is_judged_by_each_dimension_in_one_structured_call(court: Cour
         cases = eval_results.cases_of(run.id, actor=court.bench.admin)
         progress = eval_results.judge_progress_of(cases)
     assert (usage.tokens, progress.tokens, progress.total, progress.left) == (48, 48, 1, 0)
+    with court.bench.acting():
+        estimate = eval_usage.estimate_request(actor=court.bench.admin, set_names=["default"])
+    # Of two earlier replays one was judged anew and the other from what was said before.
+    assert estimate.tokens == 24
     # The same work by the same criteria is not asked about again.
     assert court.result(again)["rubric"]["cached"] is True
     assert [one.input_tokens for one in court.judgements()] == [40, 0]

@@ -134,7 +134,10 @@ def list_judges() -> JudgeList:
 
 
 @admin_route(
-    "POST", "/api/admin/evals/judge-labels", status=201, also={409: "You labelled it before, or it was overruled."}
+    "POST",
+    "/api/admin/evals/judge-labels",
+    status=201,
+    also={404: "Nothing of this replay was judged.", 409: "You labelled it before, or it was overruled."},
 )
 def add_label(body: NewLabel) -> LabelAnswer:
     """Label a judged dimension. A label is kept once and never changed."""

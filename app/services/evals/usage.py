@@ -30,14 +30,15 @@ SELECT r.id,
  WHERE r.tenant_id = %(tenant)s AND r.id = ANY (%(runs)s::uuid[])
  GROUP BY r.id, r.completed_at, r.started_at
 """
-# The newest replays of each golden that ran here, and how many seconds each of their runs took for a replay. Those that
-# were recorded elsewhere and imported say nothing about this machine.
+# The newest replays of each golden that ran here with what their judge took, and how many seconds each of their runs
+# took for a replay. Those that were recorded elsewhere and imported say nothing about this machine.
 EARLIER = """
 WITH replays AS (
     SELECT g.id AS golden_id, s.*
       FROM unnest(%(goldens)s::uuid[]) AS g (id)
      CROSS JOIN LATERAL (
-           SELECT s.agent_version_id, s.model, s.input_tokens, s.output_tokens, s.cost, s.duration_ms, s.eval_run_id
+           SELECT s.id, s.agent_version_id, s.model, s.input_tokens, s.output_tokens, s.cost, s.duration_ms,
+                  s.eval_run_id
              FROM sessions AS s
             WHERE s.tenant_id = %(tenant)s AND s.eval_source = g.id::text AND s.status = 'completed'
               AND s.attempt > 0
@@ -49,9 +50,13 @@ WITH replays AS (
        AND c.finished_at IS NOT NULL AND c.started_at IS NOT NULL
      GROUP BY c.eval_run_id
 )
-SELECT r.golden_id, r.agent_version_id, r.model, coalesce(r.input_tokens, 0) + coalesce(r.output_tokens, 0),
-       r.cost::float8, coalesce(r.duration_ms, 0) / 1000.0::float8, p.pace::float8
-  FROM replays AS r LEFT JOIN paces AS p ON p.eval_run_id = r.eval_run_id
+SELECT r.golden_id, r.agent_version_id, r.model,
+       coalesce(r.input_tokens, 0) + coalesce(r.output_tokens, 0) + coalesce(j.input_tokens + j.output_tokens, 0),
+       (r.cost + CASE WHEN j.id IS NULL THEN 0 ELSE j.cost END)::float8,
+       coalesce(r.duration_ms, 0) / 1000.0::float8, p.pace::float8
+  FROM replays AS r
+  LEFT JOIN paces AS p ON p.eval_run_id = r.eval_run_id
+  LEFT JOIN judgements AS j ON j.tenant_id = %(tenant)s AND j.session_id = r.id
 """
 
 # What would be replayed, by the versions that were chosen, else by the current one of each golden's own agent.
