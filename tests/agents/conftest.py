@@ -61,7 +61,7 @@ class Outing:
         with self.desk.app.app_context(), acting_as(admin), transaction():
             return list(db.session.scalars(select(Feedback.comment).where(Feedback.session_id == seen.session.id)))
 
-    def said(self, seen: Seen) -> str:
+    def readable_text(self, seen: Seen) -> str:
         """Everything that can be read about a session: stored, logged, over the API and on its page."""
         found = [json.dumps(event.payload, default=str) for event in seen.events]
         found += [str(seen.session.error), json.dumps(self.rows(seen))]
@@ -70,7 +70,7 @@ class Outing:
             found.append(self.viewer.get(path).get_data(as_text=True))
         return "\n".join(found)
 
-    def held(self) -> int:
+    def count_held(self) -> int:
         """How many sessions of the workspace are still running or held by someone."""
         admin = self.desk.workspace.actor("admin")
         with self.desk.app.app_context(), acting_as(admin), transaction():

@@ -61,7 +61,7 @@ def test_a_turn_is_asked_for_and_its_events_are_kept(outing: Outing) -> None:
     ]  # fmt: skip
     assert (seen.session.model, seen.session.input_tokens, seen.session.output_tokens) == ("theirs", 22, 10)
     assert float(seen.session.cost or 0) == 0.5
-    assert SECRET not in outing.said(seen)
+    assert SECRET not in outing.readable_text(seen)
     first, second = (asked.json for asked in server.asked)
     assert server.asked[0].headers["authorization"] == f"Bearer {SECRET}"
     assert server.asked[0].headers["idempotency-key"] == f"{seen.session.id}:1"
@@ -120,7 +120,7 @@ def test_what_does_not_fit_fails_the_session_with_a_sentence(outing: Outing, rep
     with Loopback(lambda asked: reply) as server:
         prepare(outing, server)
         assert sentence in outing.failed("Hello")
-    assert outing.held() == 0
+    assert outing.count_held() == 0
 
 
 def test_what_came_before_the_trouble_is_kept(outing: Outing) -> None:
@@ -129,16 +129,16 @@ def test_what_came_before_the_trouble_is_kept(outing: Outing) -> None:
         seen = outing.ask("Hello")
     assert seen.session.status == "failed"
     assert seen.types == ["context.loaded", "user.message", "tool.call", "tool.result", "session.failed"]
-    assert SECRET not in outing.said(seen)
+    assert SECRET not in outing.readable_text(seen)
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/x-ndjson"])
 def test_a_body_that_breaks_off_is_a_failure(outing: Outing, content_type: str) -> None:
-    said = json.dumps(ANSWER if content_type.endswith("ndjson") else {"events": [ANSWER]}).encode() + b"\n"
+    body = json.dumps(ANSWER if content_type.endswith("ndjson") else {"events": [ANSWER]}).encode() + b"\n"
 
     def torn() -> Iterator[bytes]:
         """One whole chunk with a whole answer, and not the chunk that ends the body."""
-        yield b"%x\r\n%b\r\n" % (len(said), said)
+        yield b"%x\r\n%b\r\n" % (len(body), body)
 
     def reply(asked: Any) -> Reply:
         return Reply(torn(), content_type=content_type, headers={"Transfer_Encoding": "chunked"})

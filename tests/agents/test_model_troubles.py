@@ -42,7 +42,7 @@ def test_an_agent_runs_with_only_a_model_on_loopback(outing: Outing, live: bool)
     assert result["call_id"] == called["id"]
     assert result["output"] == {"items": []}
     assert not result["is_error"]
-    assert [(said["text"], said.get("interim", False)) for said in seen.payloads("agent.message")] == [
+    assert [(payload["text"], payload.get("interim", False)) for payload in seen.payloads("agent.message")] == [
         ("Let me look.", True),
         ("There is no Halden deal yet.", False),
     ]
@@ -78,8 +78,8 @@ def test_a_model_in_trouble_fails_the_session_once(outing: Outing, mode: str, se
     assert sentence in str(seen.session.error)
     assert len(seen.payloads("session.failed")) == 1
     assert outing.rows(seen) == [seen.session.error]
-    assert outing.held() == 0
-    assert KEY not in outing.said(seen)
+    assert outing.count_held() == 0
+    assert KEY not in outing.readable_text(seen)
 
 
 def test_ten_megabytes_are_refused_in_one_piece_and_cut_in_a_stream(outing: Outing) -> None:
@@ -88,9 +88,9 @@ def test_ten_megabytes_are_refused_in_one_piece_and_cut_in_a_stream(outing: Outi
         assert "It answered more than 4 MiB" in outing.failed("Hello")
         seen = outing.ask("Hello", metadata={"live": True})
     assert seen.session.status == "completed", seen.session.error
-    (said,) = seen.payloads("agent.message")
-    assert said["truncated"] is True
-    assert len(said["text"]) <= 2002
+    (payload,) = seen.payloads("agent.message")
+    assert payload["truncated"] is True
+    assert len(payload["text"]) <= 2002
 
 
 def test_a_slow_model_is_waited_for(outing: Outing) -> None:
@@ -139,7 +139,7 @@ def test_wrong_calls_are_answered_and_the_session_continues(outing: Outing) -> N
     assert "does not take `nonsense`" in results[1]["output"] or "needs `query`" in results[1]["output"]
     assert "There is no tool 'noSuchTool'" in results[2]["output"]
     assert seen.payloads("agent.message")[-1]["text"] == "I give up, and your key is [hidden]."
-    assert KEY not in outing.said(seen)
+    assert KEY not in outing.readable_text(seen)
 
 
 def test_a_tool_that_breaks_is_an_answer(outing: Outing) -> None:

@@ -78,7 +78,7 @@ def test_a_get_puts_arguments_in_the_query_and_a_name_in_the_path(outing: Outing
     assert all(is_error for is_error, _ in wrong)
     assert [output.partition("`:")[0] for _, output in wrong[1:]] == ["`days", "`city", "`unit"]
     assert len(server.asked) == 1
-    assert SECRET not in outing.said(seen)
+    assert SECRET not in outing.readable_text(seen)
     sent = seen.session.asked[0].json["tools"][0]["function"]
     assert sent["name"] == "getWeather"
     assert sent["parameters"]["required"] == ["city"]
@@ -236,7 +236,7 @@ def test_tools_of_a_server_are_called_like_ours(outing: Outing, sums: McpThread)
     assert found[3][0] is True
     assert "elsewhere: Vega" in str(found[4][1])
     assert ("key", SECRET) in sums.seen
-    assert SECRET not in outing.said(seen)
+    assert SECRET not in outing.readable_text(seen)
     names = [tool["function"]["name"] for tool in seen.session.asked[0].json["tools"]]
     assert {"add", "note", "searchEntities", "sums_searchEntities"} <= set(names)
 
@@ -273,7 +273,7 @@ def test_what_is_no_mcp_server_is_reported(outing: Outing, reply: Reply) -> None
         outing.set(outbound_allow=server.host)
         outing.agent(mcp_servers=[{"name": "sums", "url": f"{server.url}/mcp"}])
         assert outing.failed("Hello").startswith("The tools of the MCP server sums are not there: ")
-    assert outing.held() == 0
+    assert outing.count_held() == 0
 
 
 def test_a_server_that_dies_during_a_run_is_an_answer(outing: Outing, sums: McpThread) -> None:
@@ -311,7 +311,7 @@ def test_a_run_is_stopped_while_a_tool_waits(outing: Outing) -> None:
         running.join(15)
         assert time.monotonic() - began < 10
     assert outing.desk.look(asked).session.status == "cancelled"
-    assert outing.held() == 0
+    assert outing.count_held() == 0
 
 
 def test_no_transaction_is_open_while_someone_else_answers(outing: Outing, superuser_url: str) -> None:

@@ -37,7 +37,7 @@ CONFIG: dict[str, Any] = {
     "model": "offline",
     "tool_groups": ["entities-read", "entities-write"],
 }
-SAID = ("user.message", "agent.message", "tool.call", "tool.result", "entity.created", "entity.updated")
+MESSAGE_EVENTS = ("user.message", "agent.message", "tool.call", "tool.result", "entity.created", "entity.updated")
 GUARDED = ("entities", "entity_responses", "shared_context", "feedback", "user_memories", "agents", "chats")
 
 
@@ -105,11 +105,11 @@ class Bench:
         with self.acting():
             return list(db.session.scalars(select(Feedback).where(Feedback.kind == "replay_failure")))
 
-    def said(self, session_id: UUID) -> list[tuple[str, Any]]:
+    def messages_of(self, session_id: UUID) -> list[tuple[str, Any]]:
         return [
             (event.event_type, {name: value for name, value in event.payload.items() if name != "replay"})
             for event in self.desk.look(session_id).events
-            if event.event_type in SAID
+            if event.event_type in MESSAGE_EVENTS
         ]
 
     def worse(self) -> UUID:
@@ -155,8 +155,8 @@ def test_a_golden_too_large_to_be_held_replays_to_the_same_bytes(
         assert replay.meta["eval_result"]["verdict"] == "fail"
         return
     assert replay.meta["eval_result"]["verdict"] == "pass", replay.meta["eval_result"]
-    assert bench.said(replay.id) == bench.said(golden_id)
-    assert "sha256" not in str(bench.said(replay.id))
+    assert bench.messages_of(replay.id) == bench.messages_of(golden_id)
+    assert "sha256" not in str(bench.messages_of(replay.id))
 
 
 def test_every_golden_of_the_offline_model_replays_to_the_same_bytes(bench: Bench, superuser_url: str) -> None:
@@ -179,7 +179,7 @@ def test_every_golden_of_the_offline_model_replays_to_the_same_bytes(bench: Benc
     for replay in replays:
         result = replay.meta["eval_result"]
         assert (result["verdict"], result["overall_accuracy"], result["divergences"]) == ("pass", 1.0, [])
-        assert bench.said(replay.id) == bench.said(UUID(str(replay.eval_source)))
+        assert bench.messages_of(replay.id) == bench.messages_of(UUID(str(replay.eval_source)))
         loaded, was = (
             bench.desk.look(one).payloads("context.loaded")[0] for one in (replay.id, UUID(str(replay.eval_source)))
         )

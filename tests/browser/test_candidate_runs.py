@@ -15,7 +15,7 @@ from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
 from tests.evals.test_golden import complain
-from tests.evals.test_pages import URL, asked
+from tests.evals.test_pages import URL, asked_session
 
 __all__ = ["bench"]
 expect.set_options(timeout=60_000)
@@ -54,7 +54,7 @@ def test_the_candidates_that_follow_join_the_list(
     monkeypatch.setattr(candidates, "MAX_GROUPS", 3)
     admin = workspace.actor()
     for number in range(7):
-        complain(app, admin, asked(app, admin, f"Question {number}"))
+        complain(app, admin, asked_session(app, admin, f"Question {number}"))
     visitor = visit(admin)
     page = visitor.page
     visitor.go(f"{URL}?all=1")

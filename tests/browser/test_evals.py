@@ -11,14 +11,14 @@ from playwright.sync_api import expect
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
 from tests.evals.test_golden import complain, promote
-from tests.evals.test_pages import URL, asked, kept
+from tests.evals.test_pages import URL, asked_session, golden_mark_of
 
 expect.set_options(timeout=60_000)
 
 
 def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     admin = workspace.actor()
-    ids = [asked(app, admin, text) for text in ("Who has no touch?", "Log my call")]
+    ids = [asked_session(app, admin, text) for text in ("Who has no touch?", "Log my call")]
     for session_id in ids:
         complain(app, workspace.actor("member"), session_id)
     visitor = visit(admin)
@@ -57,7 +57,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
     expect(page.locator("[data-toast]", has_text="Golden in sales-ops. 1 signal applied.")).to_be_visible()
     expect(page.locator("#candidates [data-row]")).to_have_count(1)
     expect(page.locator("#sets")).to_contain_text("sales-ops")
-    golden = kept(app, admin, ids[1])
+    golden = golden_mark_of(app, admin, ids[1])
     assert golden is not None
     assert golden["expected"] == {"mentions": ["Norrland Freight", "18 accounts"], "no_calls": ["sendMail"]}
 
@@ -71,7 +71,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
 
 def test_keys_dismiss_and_undo(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     admin = workspace.actor()
-    ids = [asked(app, admin, f"Question {number}") for number in range(3)]
+    ids = [asked_session(app, admin, f"Question {number}") for number in range(3)]
     for session_id in ids:
         complain(app, workspace.actor("member"), session_id)
     visitor = visit(admin)
@@ -98,7 +98,7 @@ def test_keys_dismiss_and_undo(app: Flask, workspace: Workspace, visit: Callable
 
 def test_goldens_and_their_set_for_everybody(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     admin = workspace.actor()
-    ids = [asked(app, admin, text) for text in ("One", "One", "Three")]
+    ids = [asked_session(app, admin, text) for text in ("One", "One", "Three")]
     for session_id in ids:
         promote(app, admin, session_id, set_name="smoke", note="kept")
     visitor = visit(admin)

@@ -18,10 +18,10 @@ expect.set_options(timeout=60_000)
 
 def open_row(page: Page, row_id: Any) -> Locator:
     page.locator(f"#feedback-{row_id} [data-open]").click()
-    return shown(page, row_id)
+    return panel_of(page, row_id)
 
 
-def shown(page: Page, row_id: Any) -> Locator:
+def panel_of(page: Page, row_id: Any) -> Locator:
     """The panel, once it shows this row."""
     panel = page.locator(f"#panel:not([hidden]):has([data-feedback='{row_id}'])")
     expect(panel.locator("header")).to_be_visible()
@@ -47,7 +47,7 @@ def test_a_decision_opens_the_next_row(app: Flask, workspace: Workspace, visit: 
 
     page.keyboard.press("r")
     hold(page, "Reviewed")
-    shown(page, second)
+    panel_of(page, second)
     hold(page, "Reviewed")
     expect(page.locator(f"#feedback-{first}").get_by_text("reviewed")).to_be_visible()
     expect(page.locator("#feedback-waiting")).to_contain_text("3 pending")
@@ -62,15 +62,15 @@ def test_a_decision_opens_the_next_row(app: Flask, workspace: Workspace, visit: 
     page.keyboard.press("d")
     page.keyboard.type("Known, fixed in v4")
     page.keyboard.press("Enter")
-    shown(page, third)
+    panel_of(page, third)
     expect(page.locator(f"#feedback-{second}").get_by_text("dismissed")).to_be_visible()
     page.keyboard.press("k")
-    panel = shown(page, second)
+    panel = panel_of(page, second)
     expect(panel.locator(".u-became")).to_contain_text("Known, fixed in v4")
 
     open_row(page, last)
     page.keyboard.press("r")
-    expect(shown(page, last).locator(".u-badge", has_text="reviewed")).to_be_visible()
+    expect(panel_of(page, last).locator(".u-badge", has_text="reviewed")).to_be_visible()
 
 
 def test_rows_are_chosen_and_decided_on_the_list(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.agents.running import Desk
 from tests.conftest import Workspace
 from tests.evals.test_golden import complain
-from tests.evals.test_pages import asked
+from tests.evals.test_pages import asked_session
 from tests.lists.filling import fill
 
 BASE = "/admin/agent-review"
@@ -32,7 +32,9 @@ def test_a_list_beside_its_panel_says_what_each_row_is(
     app: Flask, workspace: Workspace, visit: Callable[..., Any], width: int
 ) -> None:
     fill(app, workspace)
-    complain(app, workspace.actor("member"), asked(app, workspace.actor(), "Who has had no touch for thirty days?"))
+    complain(
+        app, workspace.actor("member"), asked_session(app, workspace.actor(), "Who has had no touch for thirty days?")
+    )
     visitor = visit(workspace.actor(), width=width)
     page = visitor.page
     for path in LISTS:

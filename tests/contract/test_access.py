@@ -137,11 +137,11 @@ def test_a_change_needs_our_own_token_and_our_own_page(
         if method in SAFE or rule.endpoint == "static":
             continue
         for headers in forged:
-            response = plain(owner, method, address(app, rule), headers)
+            response = send_plainly(owner, method, address(app, rule), headers)
             assert response.status_code == 403, (method, rule.rule, headers, response.status)
 
 
-def plain(client: FlaskClient, method: str, path: str, headers: dict[str, str]) -> Any:
+def send_plainly(client: FlaskClient, method: str, path: str, headers: dict[str, str]) -> Any:
     """What another site's form could send without asking first."""
     return client.open(path, method=method, data="{}", content_type="text/plain", headers=headers)
 

@@ -77,7 +77,7 @@ def pyproject() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def plain(requirement: str) -> str:
+def package_name(requirement: str) -> str:
     """The normalised name at the beginning of a requirement."""
     return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement).group()).lower()
 
@@ -109,7 +109,7 @@ def test_constraints_pin_every_dependency():
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.]+(?: ; .+)?", line)] == []
     project = pyproject()["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    assert {plain(each) for each in wanted} - {plain(line) for line in lines} == set()
+    assert {package_name(each) for each in wanted} - {package_name(line) for line in lines} == set()
 
 
 def test_make_has_the_promised_targets_and_help_lists_them():

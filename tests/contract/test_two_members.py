@@ -274,7 +274,7 @@ def walk(
         assert before[table] <= after[table], f"{table}: {before[table] - after[table]}"
 
 
-def plain(response: TestResponse, asked: str) -> tuple[int, str]:
+def comparable(response: TestResponse, asked: str) -> tuple[int, str]:
     """The answer without what differs from request to request. It never has the other member's secret."""
     text = response.get_data(as_text=True) + response.headers.get("Location", "")
     assert SECRET not in text, (response.request.method, response.request.path)
@@ -309,12 +309,12 @@ def test_the_ids_in_an_address_are_unknown(app: Flask, walk: Walk) -> None:
         values |= {"index": 1, "tenant": walk.workspace.slug, "project": "default"} | fixed
         path = walk.address(rule, **values)
         if path.startswith(("/api/", "/conversations/")):
-            return plain(walk.keys["member"].request(method, path, JSON.get(rule.rule)), found)
+            return comparable(walk.keys["member"].request(method, path, JSON.get(rule.rule)), found)
         form = FORM | {"csrf_token": walk.browser.csrf, "response_id": found, "into": found}
         if method == "GET":
-            return plain(walk.browser.get(path), found)
+            return comparable(walk.browser.get(path), found)
         # As pages send it: a refusal is then a toast, without the frame of a page that is the same for every id.
-        return plain(walk.browser.open(path, method=method, data=form, headers={"HX-Request": "true"}), found)
+        return comparable(walk.browser.open(path, method=method, data=form, headers={"HX-Request": "true"}), found)
 
     asked, wrong = 0, []
     for rule, method in with_places(app):
@@ -344,7 +344,10 @@ def test_turns_of_a_conversation_are_unknown_under_all_its_names(walk: Walk) -> 
                 ):
                     found = walk.keys[key].post(f"{root}/{chat}/{path}", body)
                     unknown = walk.keys[key].post(f"{root}/{uuid4()}/{path}", body)
-                    assert plain(found, chat) == plain(unknown, unknown.request.path.split("/")[4]), (key, path)
+                    assert comparable(found, chat) == comparable(unknown, unknown.request.path.split("/")[4]), (
+                        key,
+                        path,
+                    )
                     assert found.status_code in {400, 404}
 
 
@@ -422,8 +425,8 @@ def test_the_ids_in_a_body_or_a_query_are_unknown(walk: Walk) -> None:
                 sent_over_the_api(found), sent_over_the_api(unknown), strict=True
             ):
                 answers = (
-                    plain(key.request(method, path, body), found),
-                    plain(key.request(method, elsewhere, other), unknown),
+                    comparable(key.request(method, path, body), found),
+                    comparable(key.request(method, elsewhere, other), unknown),
                 )
                 if answers[0] != answers[1]:
                     wrong.append(f"{who}: {method} {path} {body} tells {name} apart: {answers}")
@@ -435,14 +438,14 @@ def test_nothing_given_on_it_shows_anything_later(walk: Walk) -> None:
     for found in walk.every_id().values():
         for method, path, body in sent_over_the_api(found):
             if method == "POST" and path.endswith("feedback"):
-                plain(walk.keys["member"].request(method, path, body), found)
+                comparable(walk.keys["member"].request(method, path, body), found)
     items = walk.keys["member"].get("/api/feedback?limit=100").json["items"]
     assert len(items) > 50
     for item in items:
         assert item["session_id"] is None
-        plain(walk.keys["member"].get(f"/api/feedback/{item['id']}"), "-" * 9)
+        comparable(walk.keys["member"].get(f"/api/feedback/{item['id']}"), "-" * 9)
     for path in ("/feedback/mine", "/api/v1/feedback?limit=100", "/api/feedback?limit=100"):
-        plain(walk.browser.get(path), "-" * 9)
+        comparable(walk.browser.get(path), "-" * 9)
 
 
 def test_feedback_from_before_shows_nothing_of_it(walk: Walk) -> None:
@@ -469,12 +472,12 @@ def test_feedback_from_before_shows_nothing_of_it(walk: Walk) -> None:
     for row in own:
         read = walk.keys["member"].get(f"/api/feedback/{row['id']}")
         assert read.status_code == 200
-        plain(read, "-" * 9)
+        comparable(read, "-" * 9)
     root = f"/conversations/{walk.workspace.slug}/default"
     period = {"start": "2020-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z", "include_turns": True}
-    plain(walk.keys["member"].post(f"{root}/feedback/conversations-in-period", period), "-" * 9)
+    comparable(walk.keys["member"].post(f"{root}/feedback/conversations-in-period", period), "-" * 9)
     for path in ("/feedback/mine", "/feedback/mine?status=pending", "/palette?q=Mine", "/search?q=Mine"):
-        plain(walk.browser.get(path), "-" * 9)
+        comparable(walk.browser.get(path), "-" * 9)
 
 
 def test_lists_and_searches_are_without_it(app: Flask, walk: Walk) -> None:
@@ -575,7 +578,7 @@ def test_mcp_knows_nothing_of_it(walk: Walk) -> None:
             for one in (str(found), str(uuid4())):
                 response = call(tool, {key: value.format(one) for key, value in given.items()})
                 assert response.status_code == 200, response.text
-                answers.append(plain(response, one))
+                answers.append(comparable(response, one))
             assert answers[0] == answers[1], (tool, name)
     listed = call("listFeedback", {"limit": 100})
     assert SECRET not in listed.text
@@ -602,7 +605,7 @@ def test_imports_neither_find_nor_touch_it(walk: Walk) -> None:
                 data=json.dumps(line).encode(),
                 headers={"Authorization": f"Bearer {walk.keys['member'].key}", "Content-Type": "application/x-ndjson"},
             )
-            answers.append(plain(sent, one))
+            answers.append(comparable(sent, one))
         assert answers[0] == answers[1]
 
 

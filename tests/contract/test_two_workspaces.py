@@ -64,7 +64,7 @@ def address(app: Flask, rule: Rule, slug: str, found: UUID) -> str:
         return str(rule.build({name: values[name] for name in rule.arguments})[1])  # type: ignore[index]
 
 
-def plain(response: TestResponse, asked: UUID) -> tuple[int, str]:
+def comparable(response: TestResponse, asked: UUID) -> tuple[int, str]:
     """The answer without what differs from request to request."""
     text = response.get_data(as_text=True).replace(str(asked), "ID").replace(str(asked)[:8], "ID")
     text = re.sub(r'"request_id": ?"\w+"|<code[^>]*>\w{16}</code>', "", text)
@@ -99,12 +99,12 @@ def test_the_ids_of_another_workspace_are_unknown(
     def ask(rule: Rule, method: str, found: UUID) -> tuple[int, str]:
         path = address(app, rule, workspace.slug, found)
         if path.startswith(("/api/", "/conversations/")):
-            return plain(key.request(method, path, JSON.get(rule.rule)), found)
+            return comparable(key.request(method, path, JSON.get(rule.rule)), found)
         form = FORM | {"csrf_token": browser.csrf, "response_id": str(found), "into": str(found)}
         if method == "GET":
-            return plain(browser.get(path), found)
+            return comparable(browser.get(path), found)
         # As pages send it: a refusal is then a toast, without the frame of a page that is the same for every id.
-        return plain(browser.open(path, method=method, data=form, headers={"HX-Request": "true"}), found)
+        return comparable(browser.open(path, method=method, data=form, headers={"HX-Request": "true"}), found)
 
     asked, wrong = 0, []
     for rule, method in with_ids(app):
@@ -131,7 +131,9 @@ def test_many_ids_at_once_leave_another_workspace_alone(
         ("/admin/agent-review/sessions/delete/confirmed", theirs["sessions"]),
     ):
         answers = [
-            plain(browser.post(path, data=FORM | {"csrf_token": browser.csrf, "ids": str(one), "sure": "yes"}), one)
+            comparable(
+                browser.post(path, data=FORM | {"csrf_token": browser.csrf, "ids": str(one), "sure": "yes"}), one
+            )
             for one in (found, uuid4())
         ]
         assert answers[0] == answers[1], path

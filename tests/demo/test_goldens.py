@@ -124,7 +124,7 @@ def test_every_golden_replays_to_the_same_bytes_with_the_version_that_recorded_i
     assert len(replays) == len(goldens())
     for replay in replays:
         golden_id = UUID(str(replay.eval_source))
-        assert said(replay.id, demo) == said(golden_id, demo), replay.title
+        assert messages_of(replay.id, demo) == messages_of(golden_id, demo), replay.title
         kinds = {event["replay"]["kind"] for kind, event in whole(replay.id, demo) if kind == "tool.result"}
         assert kinds <= {"exact"}, replay.title
         if "calls" not in (replay.meta["eval_golden"].get("expected") or {}):
@@ -140,7 +140,7 @@ def whole(session_id: UUID, actor: Any) -> list[tuple[str, Any]]:
     return [(event.event_type, event.payload) for event in events_of(session_id, actor=actor)]
 
 
-def said(session_id: UUID, actor: Any) -> list[tuple[str, Any]]:
+def messages_of(session_id: UUID, actor: Any) -> list[tuple[str, Any]]:
     return [
         (kind, {name: value for name, value in payload.items() if name != "replay"})
         for kind, payload in whole(session_id, actor)

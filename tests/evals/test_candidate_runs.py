@@ -22,7 +22,7 @@ from app.services.evals import candidates as eval_candidates
 from tests.agents.running import Desk
 from tests.conftest import Api, Workspace, soup
 from tests.evals.test_golden import complain
-from tests.evals.test_pages import HTMX, SignIn, asked, send
+from tests.evals.test_pages import HTMX, SignIn, asked_session, send
 from tests.loopback_model import LoopbackModel, say
 
 URL = "/admin/agent-review/evals"
@@ -40,7 +40,7 @@ def test_candidates_are_walked_through_with_a_cursor(
 ) -> None:
     person = workspace.actor()
     for number in range(7):
-        session_id = asked(app, person, f"Question {number}")
+        session_id = asked_session(app, person, f"Question {number}")
         for who in ("member", "other", "admin")[: 1 + number % 3]:
             complain(app, workspace.actor(who), session_id)
     whole = admin.get(API).json
@@ -53,7 +53,7 @@ def test_candidates_are_walked_through_with_a_cursor(
         url = f"{API}?limit=2&cursor={page['next_cursor']}"
         if len(walked) == 4:
             # What comes in meanwhile stands before this place and moves nothing behind it.
-            complain(app, person, asked(app, person, "Question 2"))
+            complain(app, person, asked_session(app, person, "Question 2"))
     assert page["next_cursor"] is None
     assert [one["prompt"] for one in walked] == [one["prompt"] for one in whole["items"]]
     for wrong in ("x", "bm8", "LTF8eHx8"):
@@ -222,9 +222,9 @@ def rerun_of(office: Office) -> Any:
 def test_a_completed_session_represents_its_group(app: Flask, workspace: Workspace) -> None:
     """Where one of the sessions completed, that one can be promoted; a failure after it changes nothing."""
     person = workspace.actor()
-    completed: UUID = asked(app, person)
+    completed: UUID = asked_session(app, person)
     complain(app, person, completed)
-    complain(app, person, asked(app, person, status="failed"))
+    complain(app, person, asked_session(app, person, status="failed"))
     with app.app_context(), acting_as(person):
         (found,) = candidates.list_candidates(actor=person).items
     assert (found.representative_session_id, found.promotable, found.can_run_again) == (completed, True, False)

@@ -31,7 +31,7 @@ def talk(*said: Any, **more: Any) -> dict[str, Any]:
     return session
 
 
-def told(event_type: str, **payload: Any) -> dict[str, Any]:
+def event_of(event_type: str, **payload: Any) -> dict[str, Any]:
     return {"event_type": event_type, "payload": payload}
 
 
@@ -290,7 +290,7 @@ CRITERIA = {
 
 
 def response(values: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"session_type": "response", "events": [told("response.submitted", values=values)], **more}
+    return {"session_type": "response", "events": [event_of("response.submitted", values=values)], **more}
 
 
 class TestResponses:
@@ -327,7 +327,7 @@ class TestResponses:
 
     def test_a_changed_record_fails_a_response_too(self) -> None:
         replay = response(self.values)
-        replay["events"].append(told("entity.created", entity_id="x", entity_type="deal", fields={}))
+        replay["events"].append(event_of("entity.created", entity_id="x", entity_type="deal", fields={}))
 
         assert compare_sessions(response(self.values, criteria=CRITERIA), replay)["verdict"] == "fail"
 
@@ -347,7 +347,7 @@ class TestResponses:
     def test_mixed_compares_both_halves(self) -> None:
         def mixed(price: float, answer: str) -> dict[str, Any]:
             session = talk("Fill it in", answer, tools=[READ, WRITE], session_type="mixed", criteria=CRITERIA)
-            session["events"].insert(1, told("response.submitted", values={"price": price}))
+            session["events"].insert(1, event_of("response.submitted", values={"price": price}))
             return session
 
         result = compare_sessions(mixed(100, "Done."), mixed(130, "Done."))
@@ -371,7 +371,7 @@ def test_suggested_facts_stand_in_the_answer_and_in_a_result() -> None:
 
     assert suggest_facts(mutations.run_of(session)) == ["INV-311", "INV-312"]
     named = talk("Who?", ("find", {}, {"owner": "Ana Duarte", "since": "2025-03-01", "value": 1200}))
-    named["events"].append(told("agent.message", text="Since 1 March 2025 it belongs to Ana Duarte, at $1,200.00."))
+    named["events"].append(event_of("agent.message", text="Since 1 March 2025 it belongs to Ana Duarte, at $1,200.00."))
     assert suggest_facts(make_run(named["events"])) == ["1 March 2025", "Ana Duarte", "$1,200.00"]
 
 
@@ -411,7 +411,7 @@ def test_figures_count_only_where_the_answer_does() -> None:
 
 def test_where_nothing_should_have_changed_the_wrong_answer_does_not_count() -> None:
     golden = talk("Close Kestrel", ("save", {"id": "k", "stage": "closed"}, {"ok": True}), tools=[WRITE])
-    golden["events"].append(told("agent.message", text="Kestrel is closed now, as you wished."))
+    golden["events"].append(event_of("agent.message", text="Kestrel is closed now, as you wished."))
     replay = talk("Close Kestrel", "Only its owner may do that.", tools=[WRITE])
     assert compare_sessions(golden, replay)["verdict"] == "fail"
     assert compare_sessions({**golden, "expected": {"effects": []}}, replay)["verdict"] == "pass"

@@ -14,8 +14,8 @@ from tests.agents.test_replays import Bench, bench
 from tests.conftest import Workspace, soup
 from tests.evals.forms import calls, changes
 from tests.evals.test_golden import complain, promote
-from tests.evals.test_pages import HTMX, URL, SignIn, kept, send
-from tests.evals.test_promote_changes import asked
+from tests.evals.test_pages import HTMX, URL, SignIn, golden_mark_of, send
+from tests.evals.test_promote_changes import complained_session
 
 __all__ = ["bench"]
 UPDATED = ("Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
@@ -42,7 +42,7 @@ def test_expectations_are_edited_and_their_past_is_shown(bench: Bench, sign_in: 
     data = {**ELEVEN, "should": ["change", "mention"], "mention-new": "11", "revision": "0", "reason": "It is 11"}
     saved = save(client, golden_id, **data)
     assert (saved.status_code, saved.location) == (303, f"{URL}/{golden_id}")
-    golden = kept(bench.app, bench.admin, golden_id)
+    golden = golden_mark_of(bench.app, bench.admin, golden_id)
     assert golden is not None
     assert golden["expected"]["mentions"] == ["11"]
     shown = soup(client.get(f"{URL}/{golden_id}")).select_one("main")
@@ -65,7 +65,7 @@ def test_expectations_are_edited_and_their_past_is_shown(bench: Bench, sign_in: 
     changed = [(one.name, one.text) for one in shown.select(".u-past > li:first-child :is(ins, del)")]
     assert changed == [("del", "11"), ("del", "update Kestrel: valuation = 11"), ("ins", "nothing may change")]
     assert save(client, golden_id, revision="2").status_code == 303
-    golden = kept(bench.app, bench.admin, golden_id)
+    golden = golden_mark_of(bench.app, bench.admin, golden_id)
     assert golden is not None
     assert "expected" not in golden, "the recording counts again"
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_or_overtaken_is_not_saved(bench: Bench, sign_in: SignIn) 
 
 
 def test_a_complaint_can_be_overruled_and_buttons_save_nothing(bench: Bench, sign_in: SignIn) -> None:
-    session_id = asked(bench, *UPDATED)
+    session_id = complained_session(bench, *UPDATED)
     promote(bench.app, bench.admin, session_id)
     client = sign_in(bench.admin)
     form = soup(client.get(f"{URL}/{session_id}/expectations"))
@@ -111,7 +111,7 @@ def test_a_complaint_can_be_overruled_and_buttons_save_nothing(bench: Bench, sig
     assert pressed.status_code == 200
     assert soup(pressed).select_one("[autofocus]")["name"] == "change-1-record"
     assert "would fail: entity Kestrel: valuation is 10.5 instead of 11." in soup(pressed).select_one(".u-recheck").text
-    golden = kept(bench.app, bench.admin, session_id)
+    golden = golden_mark_of(bench.app, bench.admin, session_id)
     assert golden is not None
     assert "revisions" not in golden
     assert save(client, session_id, should="right").status_code == 303

@@ -19,7 +19,7 @@ def effects(*calls: tuple[Any, ...], events: Any = (), definitions: Any = ()) ->
     return effects_of(run, calls_of(run, run.tools, reader), reader)[0]
 
 
-def told(event_type: str, **payload: Any) -> dict[str, Any]:
+def event_of(event_type: str, **payload: Any) -> dict[str, Any]:
     return {"event_type": event_type, "payload": payload}
 
 
@@ -116,8 +116,10 @@ def test_our_tools_map_by_name() -> None:
 
 def test_events_count_only_when_no_call_explains_them() -> None:
     change = {"stage": {"from": "open", "to": "won"}}
-    explained = told("entity.updated", entity_id="d", entity_type="deal", changes=change, call_id="new-0-updateEntity")
-    unexplained = told("entity.created", entity_id="n", entity_type="deal", name="N", fields={"a": 1})
+    explained = event_of(
+        "entity.updated", entity_id="d", entity_type="deal", changes=change, call_id="new-0-updateEntity"
+    )
+    unexplained = event_of("entity.created", entity_id="n", entity_type="deal", name="N", fields={"a": 1})
 
     found = effects(
         ("updateEntity", {"entityId": "d", "changes": {"stage": "won"}}, {}), events=[explained, unexplained]
@@ -131,7 +133,7 @@ def test_events_count_only_when_no_call_explains_them() -> None:
 
 def test_a_record_that_ends_as_it_began_was_not_changed() -> None:
     def change(before: Any, after: Any, **more: Any) -> dict[str, Any]:
-        return told("entity.updated", entity_id="d", changes={"stage": {"from": before, "to": after}, **more})
+        return event_of("entity.updated", entity_id="d", changes={"stage": {"from": before, "to": after}, **more})
 
     assert effects(events=[change("open", "won"), change("won", "open")]) == []
     kept = effects(events=[change("open", "won"), change("won", "open", note={"from": None, "to": "x"})])
@@ -140,8 +142,8 @@ def test_a_record_that_ends_as_it_began_was_not_changed() -> None:
 
 def test_a_target_that_a_model_wrote_as_an_object_is_compared_as_it_is_written() -> None:
     events = [
-        told("knowledge.changed", id={"row": 1}, to="x"),
-        told("entity.created", entity_id=["e", 1], entity_type="project", fields={"a": 1}),
+        event_of("knowledge.changed", id={"row": 1}, to="x"),
+        event_of("entity.created", entity_id=["e", 1], entity_type="project", fields={"a": 1}),
     ]
 
     found = effects(("updateEntity", {"entityId": {"id": "e-1"}, "changes": {"stage": "won"}}, {}), events=events)

@@ -35,7 +35,7 @@ def send(client: Any, path: str, headers: dict[str, str] | None = None, **data: 
     return client.post(f"{URL}{path}", data={"csrf_token": client.csrf, **data}, headers=headers or {})
 
 
-def asked(app: Flask, actor: Any, text: str = "Which accounts had no touch?", **more: Any) -> UUID:
+def asked_session(app: Flask, actor: Any, text: str = "Which accounts had no touch?", **more: Any) -> UUID:
     return ran(
         app,
         actor,
@@ -47,7 +47,7 @@ def asked(app: Flask, actor: Any, text: str = "Which accounts had no touch?", **
     )
 
 
-def kept(app: Flask, actor: Any, session_id: UUID) -> dict[str, Any] | None:
+def golden_mark_of(app: Flask, actor: Any, session_id: UUID) -> dict[str, Any] | None:
     with app.app_context(), acting_as(actor):
         return db.session.scalar(select(AgentSession.meta["golden"]).where(AgentSession.id == session_id))
 
@@ -65,11 +65,11 @@ def test_five_candidates_and_all_of_them(
 ) -> None:
     admin = workspace.actor()
     for number in range(7):
-        session_id = asked(app, admin, f"Question {number}")
+        session_id = asked_session(app, admin, f"Question {number}")
         complain(app, workspace.actor("member"), session_id)
         if number == 3:
             complain(app, workspace.actor("other"), session_id)
-    promote(app, admin, asked(app, admin), set_name="sales-ops")
+    promote(app, admin, asked_session(app, admin), set_name="sales-ops")
     client = sign_in(admin)
 
     with count_queries() as seen:
@@ -93,8 +93,8 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
     app: Flask, workspace: Workspace, sign_in: SignIn
 ) -> None:
     admin = workspace.actor()
-    session_id = asked(app, admin)
-    signals = [complain(app, admin, session_id), complain(app, workspace.actor("other"), asked(app, admin))]
+    session_id = asked_session(app, admin)
+    signals = [complain(app, admin, session_id), complain(app, workspace.actor("other"), asked_session(app, admin))]
     sid = find(app, admin)
     client = sign_in(admin)
 
@@ -116,7 +116,7 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
         silent = send(client, f"/candidates/{sid}/promote", set="sales-ops", should=should)
         assert silent.status_code == 422, should
         assert soup(silent).select_one(f"#candidate-{sid} .invalid-feedback"), should
-    assert kept(app, admin, sid) is None
+    assert golden_mark_of(app, admin, sid) is None
 
     done = send(
         client,
@@ -132,7 +132,7 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
     assert done.status_code == 200
     assert "2 signals applied" in done.text
     assert not soup(done).select("#candidates [data-row]")
-    golden = kept(app, admin, sid)
+    golden = golden_mark_of(app, admin, sid)
     assert golden
     assert golden["expected"] == {
         "mentions": ["17 accounts", "Norrland"],
@@ -153,7 +153,7 @@ def find(app: Flask, actor: Any) -> UUID:
 
 def test_dismissal_can_be_undone_and_only_one_wins(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
-    session_id = asked(app, admin)
+    session_id = asked_session(app, admin)
     signals = [complain(app, admin, session_id), complain(app, workspace.actor("other"), session_id)]
     client = sign_in(admin)
 
@@ -165,7 +165,7 @@ def test_dismissal_can_be_undone_and_only_one_wins(app: Flask, workspace: Worksp
     assert "settled this request a moment ago" in again.text
     late = send(client, f"/candidates/{session_id}/promote", HTMX, set="x", should="right")
     assert late.status_code == 409
-    assert kept(app, admin, session_id) is None
+    assert golden_mark_of(app, admin, session_id) is None
     undo = {box["name"]: box["value"] for box in soup(gone).select("[data-undo] input") if box["name"] != "csrf_token"}
     back = send(client, "/candidates/undo", HTMX, **undo)
     assert len(soup(back).select("#candidates [data-row]")) == 1
@@ -175,7 +175,7 @@ def test_dismissal_can_be_undone_and_only_one_wins(app: Flask, workspace: Worksp
 
 def test_of_many_admins_one_settles(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
-    session_id = asked(app, admin)
+    session_id = asked_session(app, admin)
     complain(app, admin, session_id)
     clients = [sign_in(admin) for _ in range(6)]
 
@@ -192,7 +192,7 @@ def test_of_many_admins_one_settles(app: Flask, workspace: Workspace, sign_in: S
 
 def test_a_session_is_promoted_from_its_page_and_panel(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
-    session_id = asked(app, admin)
+    session_id = asked_session(app, admin)
     client = sign_in(admin)
     page = f"/admin/agent-review/sessions/{session_id}"
 
@@ -203,7 +203,7 @@ def test_a_session_is_promoted_from_its_page_and_panel(app: Flask, workspace: Wo
     assert not form.select("[name=should][checked]")
     done = send(client, f"/promote/{session_id}", set="smoke", note="Good")
     assert done.status_code == 303
-    assert kept(app, admin, session_id)["note"] == "Good"  # type: ignore[index]
+    assert golden_mark_of(app, admin, session_id)["note"] == "Good"  # type: ignore[index]
     assert not soup(client.get(page)).select(f"#promote-link-{session_id}")
     assert send(client, f"/promote/{session_id}", HTMX, set="smoke").status_code == 409
     assert client.get(f"{URL}/promote/{session_id}").status_code == 409
@@ -213,7 +213,7 @@ def test_a_session_that_was_complained_about_takes_its_signals_along(
     app: Flask, workspace: Workspace, sign_in: SignIn
 ) -> None:
     admin = workspace.actor()
-    session_id = asked(app, admin)
+    session_id = asked_session(app, admin)
     signal = complain(app, workspace.actor("member"), session_id)
     client = sign_in(admin)
 
@@ -222,7 +222,7 @@ def test_a_session_that_was_complained_about_takes_its_signals_along(
     assert status_of(app, admin, [signal]) == {"pending"}
     assert send(client, f"/promote/{session_id}", HTMX, set="smoke", should="right").status_code == 200
     assert status_of(app, admin, [signal]) == {"applied"}
-    golden = kept(app, admin, session_id)
+    golden = golden_mark_of(app, admin, session_id)
     assert golden
     assert golden["recorded_is_right"] is True
 
@@ -231,7 +231,7 @@ def test_where_it_is_not_possible_there_is_no_button(app: Flask, workspace: Work
     admin = workspace.actor()
     client = sign_in(admin)
     silent = ran(app, admin, NewEvent("agent.message", {"text": "Hello"}))
-    for session_id in (silent, asked(app, admin, status="failed")):
+    for session_id in (silent, asked_session(app, admin, status="failed")):
         html = soup(client.get(f"/admin/agent-review/sessions/{session_id}"))
         assert not html.select(f"#promote-link-{session_id}")
         assert client.get(f"{URL}/promote/{session_id}").status_code in {409, 422}
@@ -248,7 +248,11 @@ def test_the_preferred_answer_of_an_edit_is_offered(app: Flask, workspace: Works
 
 def test_several_sessions_at_once(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
-    good, bad, failed = asked(app, admin), asked(app, admin, "Other"), asked(app, admin, status="failed")
+    good, bad, failed = (
+        asked_session(app, admin),
+        asked_session(app, admin, "Other"),
+        asked_session(app, admin, status="failed"),
+    )
     complain(app, admin, bad)
     client = sign_in(admin)
 
@@ -258,9 +262,9 @@ def test_several_sessions_at_once(app: Flask, workspace: Workspace, sign_in: Sig
     assert "is failed, not completed" in html.text
     assert send(client, "/promote/confirmed", ids=str(good), set="Bad Name").status_code == 422
     assert send(client, "/promote/confirmed", HTMX, ids=f"{good},{bad}", set="smoke").status_code == 409
-    assert kept(app, admin, good) is None
+    assert golden_mark_of(app, admin, good) is None
     assert send(client, "/promote/confirmed", ids=str(good), set="smoke").status_code == 303
-    assert kept(app, admin, good)["set"] == "smoke"  # type: ignore[index]
+    assert golden_mark_of(app, admin, good)["set"] == "smoke"  # type: ignore[index]
     assert send(client, "/promote").status_code == 400
 
 
@@ -277,7 +281,7 @@ def test_a_set_with_its_goldens(
     admin = workspace.actor()
     loaded = NewEvent("context.loaded", {"row_ids": [str(row_id)], "versions": [1], "sha256": "0" * 64})
     said = (NewEvent("user.message", {"text": "Same"}), NewEvent("agent.message", {"text": "Yes."}))
-    ids = [ran(app, admin, loaded, *said), ran(app, admin, *said), asked(app, admin)]
+    ids = [ran(app, admin, loaded, *said), ran(app, admin, *said), asked_session(app, admin)]
     complain(app, admin, ids[2])
     for session_id in ids:
         promote(app, admin, session_id, set_name="smoke", note="kept")
@@ -304,20 +308,20 @@ def test_a_set_with_its_goldens(
     assert wrong.status_code == 422
     assert soup(wrong).select_one("#golden-set")["value"] == "Not A Slug"
     assert send(client, f"/{ids[0]}/edit", set="smoke", note="Better").status_code == 303
-    assert kept(app, admin, ids[0])["note"] == "Better"  # type: ignore[index]
+    assert golden_mark_of(app, admin, ids[0])["note"] == "Better"  # type: ignore[index]
     moved = send(client, "/sets/smoke/move", ids=f"{ids[0]},{ids[1]}", set="other")
     assert moved.location.endswith("/sets/smoke")
-    assert kept(app, admin, ids[1])["set"] == "other"  # type: ignore[index]
+    assert golden_mark_of(app, admin, ids[1])["set"] == "other"  # type: ignore[index]
     assert "Revoke this golden?" in client.get(f"{URL}/{ids[1]}/revoke").text
     assert send(client, f"/{ids[1]}/revoke").status_code == 303
-    assert kept(app, admin, ids[1]) is None
+    assert golden_mark_of(app, admin, ids[1]) is None
     assert client.get(f"{URL}/{ids[1]}").status_code == 404
 
 
 def test_a_set_is_renamed_with_its_policy_and_runs(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
-    promote(app, admin, asked(app, admin), set_name="smoke")
-    promote(app, admin, asked(app, admin, "Other"), set_name="taken")
+    promote(app, admin, asked_session(app, admin), set_name="smoke")
+    promote(app, admin, asked_session(app, admin, "Other"), set_name="taken")
     client = sign_in(admin)
 
     bad = send(client, "/sets/smoke/policy", **{"threshold.final_message": "2", "on_miss": "unknown"})
@@ -338,7 +342,7 @@ def test_a_set_is_renamed_with_its_policy_and_runs(app: Flask, workspace: Worksp
 
 
 def test_members_see_none_of_it(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
-    session_id = asked(app, workspace.actor())
+    session_id = asked_session(app, workspace.actor())
     client = sign_in(workspace.actor("member"))
     for path in ("", f"/promote/{session_id}", "/sets/smoke", f"/{session_id}"):
         assert client.get(f"{URL}{path}").status_code in {403, 404}, path

@@ -16,7 +16,7 @@ from tests.agents.test_replays import Bench
 from tests.conftest import Workspace, soup
 from tests.evals.forms import calls, changes
 from tests.evals.test_golden import complain, ran
-from tests.evals.test_pages import URL, kept, send
+from tests.evals.test_pages import URL, golden_mark_of, send
 
 SignIn = Callable[..., FlaskClient]
 
@@ -26,7 +26,7 @@ def bench(app: Flask, workspace: Workspace, run_sessions: Callable[[], int]) -> 
     return Bench(app, workspace, run_sessions)
 
 
-def asked(bench: Bench, *turns: str) -> Any:
+def complained_session(bench: Bench, *turns: str) -> Any:
     session_id = bench.desk.ask(*turns)
     bench.drain()
     complain(bench.app, bench.admin, session_id)
@@ -34,7 +34,7 @@ def asked(bench: Bench, *turns: str) -> Any:
 
 
 def test_what_should_have_changed_is_put_right_and_replays_are_held_to_it(bench: Bench, sign_in: SignIn) -> None:
-    session_id = asked(bench, "Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
+    session_id = complained_session(bench, "Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
     client = sign_in(bench.admin)
 
     form = soup(client.get(f"{URL}/promote/{session_id}"))
@@ -48,7 +48,7 @@ def test_what_should_have_changed_is_put_right_and_replays_are_held_to_it(bench:
     assert "It should have changed…" in form.text
     data = {"set": "smoke", "should": "change", **changes(("update", "Kestrel", {"valuation": 11}))}
     assert send(client, f"/promote/{session_id}", **data).status_code == 303
-    effects = kept(bench.app, bench.admin, session_id)["expected"]["effects"]  # type: ignore[index]
+    effects = golden_mark_of(bench.app, bench.admin, session_id)["expected"]["effects"]  # type: ignore[index]
     assert [(one["kind"], one["type"], one["fields"]) for one in effects] == [("updated", "entity", {"valuation": 11})]
     assert "update Kestrel: valuation = 11" in soup(client.get(f"{URL}/{session_id}")).select_one("main").text
 
@@ -63,7 +63,7 @@ def test_what_should_have_changed_is_put_right_and_replays_are_held_to_it(bench:
 
 @pytest.mark.parametrize(("nothing", "verdict"), [("", "pass"), ("1", "fail")])
 def test_it_must_change_just_this_or_nothing(bench: Bench, sign_in: SignIn, nothing: str, verdict: str) -> None:
-    session_id = asked(bench, "Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
+    session_id = complained_session(bench, "Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
     client = sign_in(bench.admin)
     recorded = changes(("update", "Kestrel", {"valuation": 10.5}))
     data = {"set": "smoke", "should": "change", "nothing": nothing, **recorded}
@@ -115,7 +115,7 @@ def test_what_cannot_be_is_reported_under_its_field(
         terms = criteria_store.create_criteria_set(
             slug="terms", name="Deal terms", dimensions={"fit": {"kind": "select"}}, actor=bench.admin
         ).id
-    session_id = asked(bench, "List entities")
+    session_id = complained_session(bench, "List entities")
     sent = {name: text.replace("TERMS", str(terms)) for name, text in changes(*rows).items()}
     answer = send(sign_in(bench.admin), f"/promote/{session_id}", set="smoke", should="change", **sent)
     assert answer.status_code == 422
@@ -126,13 +126,13 @@ def test_what_cannot_be_is_reported_under_its_field(
     assert says in form.select_one(f"#{wrong['aria-describedby']}").text
     kept_rows = {one["name"]: one.get("value") for one in form.select("input[name^=change-]")}
     assert all(kept_rows.get(name, text) == text for name, text in sent.items()), "what was typed is kept"
-    assert kept(bench.app, bench.admin, session_id) is None
+    assert golden_mark_of(bench.app, bench.admin, session_id) is None
 
 
 def test_a_record_by_its_id_and_one_that_the_session_creates(bench: Bench, sign_in: SignIn) -> None:
     with bench.acting():
         known = entity_store.create_entity(entity_type="deal", name="Orchard", fields={}, actor=bench.admin).id
-    session_id = asked(bench, "List entities")
+    session_id = complained_session(bench, "List entities")
     rows = (
         ("update", str(known), {"stage": 12, "valuation": ""}),
         ("create", "deal", {"name": "New", "valuation": 3, "stage": ""}),
@@ -140,7 +140,7 @@ def test_a_record_by_its_id_and_one_that_the_session_creates(bench: Bench, sign_
     )
     data = {"set": "smoke", "should": "change", **changes(*rows)}
     assert send(sign_in(bench.admin), f"/promote/{session_id}", **data).status_code == 303
-    effects = kept(bench.app, bench.admin, session_id)["expected"]["effects"]  # type: ignore[index]
+    effects = golden_mark_of(bench.app, bench.admin, session_id)["expected"]["effects"]  # type: ignore[index]
     assert [(one["type"], one["target"], one["fields"]) for one in effects] == [
         ("entity", str(known), {"stage": "12", "valuation": None}),
         ("deal", None, {"name": "New", "valuation": 3}),
@@ -152,7 +152,7 @@ def test_a_record_by_its_id_and_one_that_the_session_creates(bench: Bench, sign_
 
 def test_rows_chips_and_the_check_work_without_a_script(bench: Bench, sign_in: SignIn) -> None:
     """Every button sends the form back with a row or a chip more or less; nothing is saved."""
-    session_id = asked(bench, "Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
+    session_id = complained_session(bench, "Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
     client = sign_in(bench.admin)
 
     def press(button: str, **data: Any) -> Any:
@@ -160,7 +160,7 @@ def test_rows_chips_and_the_check_work_without_a_script(bench: Bench, sign_in: S
         assert answer.status_code == 200
         form = soup(answer).select_one("form.u-inplace")
         assert form.select_one("[name=note]")["value"] == "Kept"
-        assert kept(bench.app, bench.admin, session_id) is None
+        assert golden_mark_of(bench.app, bench.admin, session_id) is None
         return form
 
     def fields(form: Any, part: str) -> list[str]:

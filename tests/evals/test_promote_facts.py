@@ -21,8 +21,8 @@ from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
 from tests.evals.forms import calls
 from tests.evals.test_golden import complain, ran, status_of
-from tests.evals.test_pages import URL, SignIn, find, kept, send
-from tests.evals.test_promote_changes import asked, bench
+from tests.evals.test_pages import URL, SignIn, find, golden_mark_of, send
+from tests.evals.test_promote_changes import bench, complained_session
 
 __all__ = ["bench"]
 UPDATED = ("Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
@@ -32,7 +32,7 @@ UPDATED = ("Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
 def test_where_something_changed_someone_says_whether_that_was_right(
     bench: Bench, sign_in: SignIn, parts: dict[str, Any]
 ) -> None:
-    session_id = asked(bench, *UPDATED)
+    session_id = complained_session(bench, *UPDATED)
     client = sign_in(bench.admin)
     data: dict[str, Any] = {"set": "smoke", "mention-new": "its owner", **parts}
 
@@ -45,18 +45,18 @@ def test_where_something_changed_someone_says_whether_that_was_right(
     assert "It changed something: update Kestrel: valuation = 10.5. Say whether that was right" in told
     for should in (["kept", "change"], ["kept"]):
         assert send(client, f"/promote/{session_id}", **{**data, "should": should}).status_code == 422
-    assert kept(bench.app, bench.admin, session_id) is None
+    assert golden_mark_of(bench.app, bench.admin, session_id) is None
 
     done = send(client, f"/promote/{session_id}", **{**data, "should": [parts["should"], "kept"]})
     assert done.status_code == 303
-    golden = kept(bench.app, bench.admin, session_id)
+    golden = golden_mark_of(bench.app, bench.admin, session_id)
     assert golden
     assert "effects" not in golden["expected"], "as it was recorded"
     assert "baseline_rejected" not in golden
 
 
 def test_a_forbidden_tool_says_that_what_it_changed_was_wrong(bench: Bench, sign_in: SignIn) -> None:
-    session_id = asked(bench, *UPDATED)
+    session_id = complained_session(bench, *UPDATED)
     client = sign_in(bench.admin)
 
     assert (
@@ -88,7 +88,7 @@ def test_what_excludes_itself_is_reported_under_both_fields(
     wrong = send(sign_in(admin), f"/promote/{session_id}", set="smoke", **data)
     assert wrong.status_code == 422
     assert len(soup(wrong).select(".invalid-feedback")) == 2
-    assert kept(app, admin, session_id) is None
+    assert golden_mark_of(app, admin, session_id) is None
 
 
 def test_the_api_names_both_fields(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> None:
@@ -109,7 +109,7 @@ def test_the_api_names_both_fields(app: Flask, workspace: Workspace, api: Callab
         assert answer.status_code == 400, answer.text
         assert all(name in answer.json["detail"] for name in names.split())
         assert [name for name in names.split() if name not in str(answer.json["errors"])] == []
-    assert kept(app, admin, session_id) is None
+    assert golden_mark_of(app, admin, session_id) is None
 
 
 def said_of(app: Flask, actor: Any, session_id: UUID, **links: Any) -> UUID:

@@ -19,7 +19,7 @@ from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
 from tests.evals.forms import calls, changes
 from tests.evals.test_golden import complain, promote, ran
-from tests.evals.test_pages import HTMX, URL, SignIn, kept, send
+from tests.evals.test_pages import HTMX, URL, SignIn, golden_mark_of, send
 from tests.evals.test_promote_changes import bench
 from tests.evals.test_promote_facts import said_of
 
@@ -70,7 +70,7 @@ def test_what_no_replay_can_do_is_refused_under_its_field(
     focused = soup(answer).select("form.u-inplace [autofocus]")
     assert len(focused) == 1
     assert focused[0].get("aria-invalid") == "true", "the first that is wrong, not the set"
-    assert kept(bench.app, bench.admin, session_id) is None
+    assert golden_mark_of(bench.app, bench.admin, session_id) is None
 
 
 def test_the_first_field_that_is_wrong_has_the_focus(bench: Bench, sign_in: SignIn) -> None:

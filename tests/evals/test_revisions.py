@@ -19,7 +19,7 @@ from app.services.evals.revisions import Revision
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace
 from tests.evals.test_golden import complain, promote, ran
-from tests.evals.test_pages import kept
+from tests.evals.test_pages import golden_mark_of
 
 __all__ = ["bench"]
 API = "/api/admin/evals/golden"
@@ -55,7 +55,7 @@ def test_a_revision_is_kept_with_its_past_and_audited(
     ]
     assert client.get(f"{API}/{session_id}").json == back
 
-    golden = kept(app, admin, session_id)
+    golden = golden_mark_of(app, admin, session_id)
     assert golden is not None
     assert (golden["snapshot"], golden["sha256"]) == (frozen["snapshot"], frozen["sha256"])
     with app.app_context(), acting_as(admin):
@@ -121,7 +121,7 @@ def test_of_several_who_edit_at_once_one_wins(app: Flask, workspace: Workspace) 
 
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(edit, range(6))) == ["saved", *["stale"] * 5]
-    golden = kept(app, admin, session_id)
+    golden = golden_mark_of(app, admin, session_id)
     assert golden is not None
     assert len(golden["revisions"]) == 1
 

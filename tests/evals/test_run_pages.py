@@ -102,9 +102,9 @@ def test_an_invalid_start_is_reported(bench: Bench, client: FlaskClient) -> None
     golden = bench.golden("show me the deals")
     wrong = post(client, RUNS, set="default", trials="0", context="live", plus=str(uuid4()))
     assert wrong.status_code == 422
-    said = words(soup(wrong).select_one("form#replay-form"))
-    assert "from 1 to 20" in said
-    assert "frozen knowledge only" in said
+    text = words(soup(wrong).select_one("form#replay-form"))
+    assert "from 1 to 20" in text
+    assert "frozen knowledge only" in text
     assert post(client, RUNS, golden="x").status_code in (400, 422)
     assert post(client, RUNS, golden=str(golden), agent="nobody").status_code == 422
     assert client.get(f"{RUNS}/{uuid4()}").status_code == 404
@@ -113,10 +113,10 @@ def test_an_invalid_start_is_reported(bench: Bench, client: FlaskClient) -> None
 
 
 def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench: Bench, client: FlaskClient) -> None:
-    said = [NewEvent("user.message", {"text": "Hi"}), NewEvent("agent.message", {"text": "Hello"})]
+    events = [NewEvent("user.message", {"text": "Hi"}), NewEvent("agent.message", {"text": "Hello"})]
     with bench.acting():
         far = session_store.create_session(
-            NewSession(agent="far-away", status="completed", events=said), actor=bench.admin
+            NewSession(agent="far-away", status="completed", events=events), actor=bench.admin
         )[0].id  # fmt: skip
         promotion.promote_session(far, promotion.Promotion(set_name="far"), actor=bench.admin)
     for url in (HOME, f"{HOME}/sets/far", f"{HOME}/{far}"):
@@ -177,30 +177,30 @@ def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspac
 def test_the_tab_says_how_all_sets_fare(bench: Bench, client: FlaskClient) -> None:
     """Not how the last run went, and nothing of trials, runs over one golden, and sets that are no longer there."""
 
-    def told() -> str:
+    def tab_text() -> str:
         return words(soup(client.get(RUNS)).select_one("#count-evals"))
 
     bench.golden('Find the deal "Halden"', set_name="calm")
     bench.golden('Find the deal "Kestrel"', set_name="calm")
     won = bench.golden(WON, set_name="deals")
     good = bench.desk.look(won).session.agent_version_id
-    assert told() == ""
+    assert tab_text() == ""
     bench.run(set_name="deals")
-    assert told() == "100%"
+    assert tab_text() == "100%"
     bench.run(set_name="calm")
-    assert told() == "100%"
+    assert tab_text() == "100%"
     bench.worse()
     bench.run(golden_ids=[won])
-    assert told() == "100%", "one golden does not speak for its set"
+    assert tab_text() == "100%", "one golden does not speak for its set"
     bench.run(set_name="deals")
-    assert told() == "67% ▾33 lower than before the last run"
+    assert tab_text() == "67% ▾33 lower than before the last run"
     bench.run(set_name="deals", agent_version_id=good)
-    assert told().startswith("67%"), "a trial does not either"
+    assert tab_text().startswith("67%"), "a trial does not either"
     bench.run(set_name="calm")
-    assert told() == "67%", "nothing moved"
+    assert tab_text() == "67%", "nothing moved"
     with bench.acting():
         eval_golden.revoke_golden(won, actor=bench.admin)
-    assert told() == "100%"
+    assert tab_text() == "100%"
 
 
 def test_the_list_of_runs_follows_them_and_says_where_they_came_from(bench: Bench, client: FlaskClient) -> None:
@@ -218,9 +218,9 @@ def test_a_set_whose_golden_was_replayed_alone_is_not_called_never_replayed(benc
     bench.run(golden_ids=[bench.golden(WON)])
     evals = RUNS.removesuffix("/runs")
     for path in (evals, f"{evals}/sets/default"):
-        said = words(soup(client.get(path)).select_one("main")).lower()
-        assert "never replayed" not in said
-        assert "no run of the whole set yet" in said
+        text = words(soup(client.get(path)).select_one("main")).lower()
+        assert "never replayed" not in text
+        assert "no run of the whole set yet" in text
 
 
 def test_a_failing_replay_is_reported_once_and_with_the_names_of_records(bench: Bench, client: FlaskClient) -> None:
@@ -230,9 +230,9 @@ def test_a_failing_replay_is_reported_once_and_with_the_names_of_records(bench: 
     [row] = bench.complaints()
     assert row.comment is not None
     assert re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-", row.comment) is None, row.comment
-    said = words(soup(client.get("/admin/agent-review/feedback")).select_one("#list")).lower()
-    assert "“find the deal" in said
-    assert said.count(" fails: ") == 1, said
+    text = words(soup(client.get("/admin/agent-review/feedback")).select_one("#list")).lower()
+    assert "“find the deal" in text
+    assert text.count(" fails: ") == 1, text
 
 
 def test_what_is_planned_is_never_just_now() -> None:
@@ -296,9 +296,9 @@ def test_the_diff_says_the_verdict_first_and_what_it_rests_on(
     dimensions = {words(row.select_one("td")): words(row) for row in page.select(".u-table.u-keep tbody tr")}
     assert "✗ fail 0.00 0.30 yes" in dimensions["entities_updated"]
     cells = [[words(cell) for cell in row.select("td")[2:4]] for row in page.select(".u-table.u-keep tbody tr")]
-    said = words(page.select_one(".u-after")).split()
-    assert float(said[1]) == pytest.approx(sum(float(score) * float(weight) for score, weight in cells), abs=0.02)
-    assert said[3].rstrip(",.") == f"{sum(float(weight) for _, weight in cells):.2f}"
+    numbers = words(page.select_one(".u-after")).split()
+    assert float(numbers[1]) == pytest.approx(sum(float(score) * float(weight) for score, weight in cells), abs=0.02)
+    assert numbers[3].rstrip(",.") == f"{sum(float(weight) for _, weight in cells):.2f}"
     assert page.select_one(f'a[href$="/sessions/{golden}"]')
     assert page.select_one(f'a[href$="/sessions/{replay}"]')
     assert page.select_one(f'a[href$="/runs/{run.id}"]') is not None
@@ -374,7 +374,7 @@ def test_the_replay_takes_the_place_of_its_golden(bench: Bench, client: FlaskCli
         done = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id.in_([golden, made]))).all()
         assert {"session.copied", "session.promoted", "golden.revoked"} <= set(done)
         assert db.session.scalars(select(Feedback.status).where(Feedback.kind == "replay_failure")).all() == ["applied"]
-    assert bench.said(made) == bench.said(replay)
+    assert bench.messages_of(made) == bench.messages_of(replay)
     run = bench.run(set_name="default")
     assert (run.passed_count, run.failed_count) == (1, 0)
     assert post(client, f"{DIFF}/{golden}/{replay}/promote").status_code == 409
@@ -393,8 +393,8 @@ def test_a_run_is_deleted_after_a_question(bench: Bench, client: FlaskClient) ->
     assert client.get(f"{RUNS}/{run.id}").status_code == 404
     assert client.get(f"{DIFF}/{golden}/{replay}").status_code == 404
     (row,) = bench.complaints()
-    told = words(soup(client.get(f"/admin/agent-review/feedback/{row.id}")))
-    assert "It was deleted with the run." in told
+    text = words(soup(client.get(f"/admin/agent-review/feedback/{row.id}")))
+    assert "It was deleted with the run." in text
     waiting = bench.run(set_name="default", drain=False)
     assert soup(client.get(f"{RUNS}/{waiting.id}")).find("a", string="Delete…") is None
     assert post(client, f"{RUNS}/{waiting.id}/delete").status_code == 409

@@ -40,7 +40,7 @@ MANAGED = {"settings.list_members", "settings.list_keys"}
 ELSEWHERE = ("added a member", "created an API key", "signed in")
 
 
-class Told:
+class Site:
     """A member's conversation with feedback, a golden and a response from it; and an admin who reads it."""
 
     def __init__(self, app: Flask, workspace: Workspace, member_key: Api, filled: Filled) -> None:
@@ -106,22 +106,22 @@ MODELS: dict[str, Any] = {
 
 
 @pytest.fixture
-def told(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> Told:
-    return Told(app, workspace, api(workspace.actor("member"), "feedback"), fill(app, workspace))
+def site(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> Site:
+    return Site(app, workspace, api(workspace.actor("member"), "feedback"), fill(app, workspace))
 
 
 @pytest.mark.exhaustive
 def test_no_page_and_no_answer_tells_whose_conversation_it_is(
-    told: Told, sign_in: Callable[..., Any], api: Callable[..., Api]
+    site: Site, sign_in: Callable[..., Any], api: Callable[..., Api]
 ) -> None:
-    browser, key = sign_in(told.workspace.actor()), api(told.workspace.actor())
-    usual = (f"{TABS}/conversations", f"{TABS}/conversations/{told.filled.chat}")
-    assert all(told.tells(browser.get(path).text) for path in usual), "without the setting they tell"
+    browser, key = sign_in(site.workspace.actor()), api(site.workspace.actor())
+    usual = (f"{TABS}/conversations", f"{TABS}/conversations/{site.filled.chat}")
+    assert all(site.tells(browser.get(path).text) for path in usual), "without the setting they tell"
 
-    told.hide()
+    site.hide()
     read: set[str] = set()
     leaks = []
-    for endpoint, path in told.addresses():
+    for endpoint, path in site.addresses():
         asked = [key.get(path)] if path.startswith(("/api/", "/conversations/")) else [
             browser.get(path), browser.get(f"{path}?panel=1", headers=PANEL)
         ]  # fmt: skip
@@ -129,31 +129,31 @@ def test_no_page_and_no_answer_tells_whose_conversation_it_is(
             assert response.status_code < 500, path
             if response.status_code == 200:
                 read.add(endpoint)
-            if endpoint != "settings.audit_trail" and (words := told.tells(response.text)):
+            if endpoint != "settings.audit_trail" and (words := site.tells(response.text)):
                 leaks.append((path, words))
     assert not leaks
     assert {
         "conversations.index", "conversations.detail", "sessions.index", "sessions.detail", "sessions.event",
         "feedback.index", "feedback.detail", "knowledge.index", "entities.detail", "api_members.read_chat",
-        "api_members.list_messages", "api_agents.read_session", "api_members.index", "api_members.read",
+        "api_members.list_messages", "api_agents.read_session", "api_members.index", "api_members.read_feedback",
         "layout.palette", "agents.detail", "agents.versions", "evals.show_diff", "settings.audit_trail",
     } <= read, sorted(read)  # fmt: skip
 
 
-def test_the_conversation_is_with_a_member(told: Told, sign_in: Callable[..., Any], count_queries: Any) -> None:
-    told.hide()
-    browser = sign_in(told.workspace.actor())
+def test_the_conversation_is_with_a_member(site: Site, sign_in: Callable[..., Any], count_queries: Any) -> None:
+    site.hide()
+    browser = sign_in(site.workspace.actor())
     for path in (
         f"{TABS}/conversations?rating=negative",
-        f"{TABS}/conversations/{told.filled.chat}",
-        f"{TABS}/sessions/{told.filled.session}",
-        f"{TABS}/feedback/{told.filled.ids['reaction']}",
+        f"{TABS}/conversations/{site.filled.chat}",
+        f"{TABS}/sessions/{site.filled.session}",
+        f"{TABS}/feedback/{site.filled.ids['reaction']}",
     ):
         with count_queries() as seen:
             html = soup(browser.get(path))
         assert len(seen) <= 8 or "/feedback/" in path, (path, seen)
         assert "a member" in html.select_one("main").text, path
-    page = soup(browser.get(f"{TABS}/conversations/{told.filled.chat}"))
+    page = soup(browser.get(f"{TABS}/conversations/{site.filled.chat}"))
     assert not page.select("#chat-facts dd a[href*=person_id]")
     assert "a member with deal-analyst" in " ".join(page.text.split())
 
@@ -163,41 +163,41 @@ def offered(browser: Any) -> set[str]:
     return {str(option["value"]) for option in page.select("select[name=person_id] option")}
 
 
-def test_nobody_is_found_by_their_conversations(told: Told, sign_in: Callable[..., Any]) -> None:
-    browser, path = sign_in(told.workspace.actor()), f"{TABS}/conversations?person_id={told.member.id}"
+def test_nobody_is_found_by_their_conversations(site: Site, sign_in: Callable[..., Any]) -> None:
+    browser, path = sign_in(site.workspace.actor()), f"{TABS}/conversations?person_id={site.member.id}"
     title = "Compare Kestrel and Bluefin"
-    sessions_of = f"{TABS}/sessions?person_id={told.member.id}"
+    sessions_of = f"{TABS}/sessions?person_id={site.member.id}"
     assert title in browser.get(path).text
     assert title in browser.get(sessions_of).text
-    assert told.member.name in soup(browser.get(path)).select_one(".u-chip").text
-    assert str(told.member.id) in offered(browser)
+    assert site.member.name in soup(browser.get(path)).select_one(".u-chip").text
+    assert str(site.member.id) in offered(browser)
 
-    told.hide()
+    site.hide()
     for closed in (path, sessions_of):
         page = browser.get(closed)
         assert title not in soup(page).select_one("main").text
-        assert told.member.name not in page.text
-    assert offered(browser) == {"", str(told.workspace.actor().id)}
+        assert site.member.name not in page.text
+    assert offered(browser) == {"", str(site.workspace.actor().id)}
 
 
-def test_the_audit_log_names_people_only_for_other_things(told: Told, sign_in: Callable[..., Any]) -> None:
-    told.hide()
-    with told.app.app_context(), acting_as(told.workspace.actor()):
-        key = db.session.scalar(select(ApiKey.name).join(User).where(User.id == told.member.id))
+def test_the_audit_log_names_people_only_for_other_things(site: Site, sign_in: Callable[..., Any]) -> None:
+    site.hide()
+    with site.app.app_context(), acting_as(site.workspace.actor()):
+        key = db.session.scalar(select(ApiKey.name).join(User).where(User.id == site.member.id))
     lines = [
         " ".join(row.text.split())
-        for row in soup(sign_in(told.workspace.actor()).get("/admin/settings/audit")).select("tr")
+        for row in soup(sign_in(site.workspace.actor()).get("/admin/settings/audit")).select("tr")
     ]
-    naming = [line for line in lines if told.tells(line) or key in line]
+    naming = [line for line in lines if site.tells(line) or key in line]
     assert naming
     assert [line for line in naming if not any(words in line for words in ELSEWHERE)] == []
     for words in ("created feedback", "began a session", "submitted a response", "rejected a response"):
         assert any("a member" in line for line in lines if words in line), words
 
 
-def test_people_read_their_own_name(told: Told, sign_in: Callable[..., Any]) -> None:
-    told.hide()
-    own = sign_in(told.member).get(f"/sessions/{told.filled.session}")
-    assert told.member.name in soup(own).select_one("#session-facts").text
-    others = sign_in(told.workspace.actor("other")).get(f"/sessions/{told.filled.session}")
-    assert told.tells(others.text) == []
+def test_people_read_their_own_name(site: Site, sign_in: Callable[..., Any]) -> None:
+    site.hide()
+    own = sign_in(site.member).get(f"/sessions/{site.filled.session}")
+    assert site.member.name in soup(own).select_one("#session-facts").text
+    others = sign_in(site.workspace.actor("other")).get(f"/sessions/{site.filled.session}")
+    assert site.tells(others.text) == []

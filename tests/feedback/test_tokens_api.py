@@ -120,9 +120,9 @@ def test_forged_changed_and_old_tokens_are_refused(app: Flask, team: Api, worksp
     good = mint(team).key
     body, _, signature = good.rpartition(".")
     secret = app.config["SECRET_KEY"]
-    told = feedback_tokens.read_token(secret, good)
-    assert told is not None
-    person, key = told.user_id, told.key_id
+    token = feedback_tokens.read_token(secret, good)
+    assert token is not None
+    person, key = token.user_id, token.key_id
     member = workspace.actor("member").id
     later = int(time.time()) + 60
     of_member = feedback_tokens.make_token(secret, Visitor(workspace.id, member, key, later))
@@ -183,11 +183,11 @@ def test_a_browsers_question_is_answered_for_known_sites_alone(
 
     assert "Access-Control-Allow-Origin" not in ask(site).headers
     allow(workspace, site)
-    told = ask(site)
-    assert (told.status_code, told.headers["Access-Control-Allow-Origin"]) == (204, site)
-    assert {"POST", "GET", "DELETE"} <= set(told.headers["Access-Control-Allow-Methods"].split(", "))
-    assert "authorization" in told.headers["Access-Control-Allow-Headers"].lower()
-    assert "Access-Control-Allow-Credentials" not in told.headers
+    answer = ask(site)
+    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (204, site)
+    assert {"POST", "GET", "DELETE"} <= set(answer.headers["Access-Control-Allow-Methods"].split(", "))
+    assert "authorization" in answer.headers["Access-Control-Allow-Headers"].lower()
+    assert "Access-Control-Allow-Credentials" not in answer.headers
     for origin in ("https://evil.example", "null", f"{site}.evil.example", "http://[", "%"):
         assert not [name for name, _ in ask(origin).headers if name.startswith("Access-Control")], origin
     for path in ("/api/feedback", MINT, "/api/admin/settings"):
@@ -261,13 +261,13 @@ def test_a_visitor_learns_nothing_about_the_message_they_speak_of(app: Flask, wo
         hidden = {str(chat.id), str(message.id), trace}
     visitor = mint(team)
 
-    def told(**sent: Any) -> Any:
+    def send(**sent: Any) -> Any:
         answer = visitor.post(PATH, sent)
         assert answer.status_code in {200, 201}, answer.get_data(as_text=True)
         return answer.get_json()
 
     for guess in ("No idea at all.", "The fee is 3 %.", "The fee is 2 %."):
-        edit = told(message_id="m-7", signal="edit", reason=guess)
+        edit = send(message_id="m-7", signal="edit", reason=guess)
         assert edit["edit_distance"] is None
     assert (edit["message_id"], edit["chat_id"], edit["trace_id"]) == ("m-7", None, None)
     assert not [text for text in hidden if text in json.dumps([edit, visitor.get(PATH).get_json()])]
@@ -278,10 +278,10 @@ def test_a_visitor_learns_nothing_about_the_message_they_speak_of(app: Flask, wo
         assert (row.chat_id, row.trace_id) == (str(chat.id), trace)
         assert row.details["output_review"]["edit_distance"] == 0
 
-    by_trace = told(trace_id=trace, signal="helpful")
+    by_trace = send(trace_id=trace, signal="helpful")
     assert (by_trace["message_id"], by_trace["trace_id"], by_trace["chat_id"]) == (trace, trace, None)
-    assert told(trace_id=trace, chat_id="c-1", signal="not_helpful")["chat_id"] == "c-1"
-    again = told(trace_id=trace, signal="not_helpful", reason="Wrong.")
+    assert send(trace_id=trace, chat_id="c-1", signal="not_helpful")["chat_id"] == "c-1"
+    again = send(trace_id=trace, signal="not_helpful", reason="Wrong.")
     assert (again["chat_id"], again["reason"]) == ("c-1", "Wrong.")
     [found] = visitor.get(f"{PATH}?trace_id={trace}").get_json()["items"]
     assert (found["signal"], found["message_id"], found["chat_id"]) == ("not_helpful", trace, "c-1")

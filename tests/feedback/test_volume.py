@@ -27,7 +27,7 @@ def say(actor: Any, at: datetime, rating: str = "negative", **more: Any) -> Feed
     return feedback_intake.record_feedback(new, actor=actor).row
 
 
-def shown(actor: Any, now: datetime = NOW) -> dict[date, tuple[int, int, int]]:
+def totals_by_day(actor: Any, now: datetime = NOW) -> dict[date, tuple[int, int, int]]:
     """The days on which something was said."""
     days = feedback_volume.volume(actor=actor, now=now)
     return {day.day: (day.positive, day.negative, day.neutral) for day in days if day.total}
@@ -45,7 +45,7 @@ def test_what_is_not_counted_yet_is_added_while_reading(workspace: Any) -> None:
             say(actor, NOW - timedelta(days=3))
             say(actor, NOW - timedelta(hours=1), "positive")
             say(actor, NOW - timedelta(days=100))
-        assert shown(actor) == {NOW.date() - timedelta(days=3): (0, 1, 0), NOW.date(): (1, 0, 0)}
+        assert totals_by_day(actor) == {NOW.date() - timedelta(days=3): (0, 1, 0), NOW.date(): (1, 0, 0)}
         assert workspace.id in feedback_volume.take_stale()
         days = feedback_volume.volume(actor=actor, now=NOW)
         assert (len(days), days[-1].day) == (90, NOW.date())
@@ -58,7 +58,7 @@ def test_what_is_not_counted_yet_is_added_while_reading(workspace: Any) -> None:
         }
         with transaction():
             say(actor, NOW + timedelta(minutes=1), "neutral")
-        assert shown(actor)[NOW.date()] == (1, 0, 1)
+        assert totals_by_day(actor)[NOW.date()] == (1, 0, 1)
 
 
 def test_only_what_changed_is_counted_again(workspace: Any) -> None:
@@ -83,12 +83,12 @@ def test_only_what_changed_is_counted_again(workspace: Any) -> None:
             # Today, yesterday, and the day in question with one on either side.
             assert feedback_volume.refresh(actor=actor, now=late) == 5
         twenty, forty = (NOW.date() - timedelta(days=back) for back in (20, 40))
-        assert shown(actor, late) == {forty: (0, 1, 0), twenty: (1, 0, 0), NOW.date(): (0, 1, 0)}
+        assert totals_by_day(actor, late) == {forty: (0, 1, 0), twenty: (1, 0, 0), NOW.date(): (0, 1, 0)}
 
         tomorrow = NOW + timedelta(days=1)
         with transaction():
             assert feedback_volume.refresh(actor=actor, now=tomorrow) == 90
-        assert forty not in shown(actor, tomorrow)
+        assert forty not in totals_by_day(actor, tomorrow)
 
 
 def test_a_row_that_arrives_while_counting_is_neither_lost_nor_counted_twice(workspace: Any) -> None:
@@ -98,12 +98,12 @@ def test_a_row_that_arrives_while_counting_is_neither_lost_nor_counted_twice(wor
             say(actor, NOW - timedelta(minutes=2))
             say(actor, NOW + timedelta(seconds=1))
             feedback_volume.refresh(actor=actor, now=NOW)
-        assert shown(actor)[NOW.date()] == (0, 2, 0)
+        assert totals_by_day(actor)[NOW.date()] == (0, 2, 0)
         with transaction():
             say(actor, NOW - timedelta(seconds=1))
         with transaction():
             feedback_volume.refresh(actor=actor, now=NOW + timedelta(minutes=1))
-        assert shown(actor)[NOW.date()] == (0, 3, 0)
+        assert totals_by_day(actor)[NOW.date()] == (0, 3, 0)
 
 
 def test_days_are_the_workspaces_own(workspace: Any) -> None:
@@ -113,14 +113,14 @@ def test_days_are_the_workspaces_own(workspace: Any) -> None:
         with transaction():
             say(actor, night)
             feedback_volume.refresh(actor=actor, now=NOW)
-        assert shown(actor) == {night.date(): (0, 1, 0)}
+        assert totals_by_day(actor) == {night.date(): (0, 1, 0)}
         with transaction():
             workspace_store.change_settings({"timezone": "Asia/Tokyo"}, actor=actor)
         assert stored(actor) == {}
-        assert shown(actor) == {night.date() + timedelta(days=1): (0, 1, 0)}
+        assert totals_by_day(actor) == {night.date() + timedelta(days=1): (0, 1, 0)}
         with transaction():
             feedback_volume.refresh(actor=actor, now=NOW)
-        assert shown(actor) == {night.date() + timedelta(days=1): (0, 1, 0)}
+        assert totals_by_day(actor) == {night.date() + timedelta(days=1): (0, 1, 0)}
 
 
 def test_settings_are_read_once_in_a_transaction(workspace: Any, count_queries: Any) -> None:
@@ -142,4 +142,4 @@ def test_workspaces_do_not_see_each_others_counts(make_workspace: Any) -> None:
         say(first, NOW - timedelta(hours=1))
         feedback_volume.refresh(actor=first, now=NOW)
     with acting_as(second):
-        assert shown(second) == {}
+        assert totals_by_day(second) == {}

@@ -45,7 +45,7 @@ def place(workspace: Any) -> dict[str, Any]:
     return {"admin": admin, "id": workspace.id, **made}
 
 
-def said(place: dict[str, Any], agent: str | None = None, entity_type: str | None = None) -> list[str]:
+def contents_for(place: dict[str, Any], agent: str | None = None, entity_type: str | None = None) -> list[str]:
     prompt = load_shared_context_prompt(
         place["id"], place[agent] if agent else None, place[entity_type] if entity_type else None
     )
@@ -63,14 +63,14 @@ def test_an_agent_gets_what_is_in_its_scope(place: dict[str, Any]) -> None:
         off = add(admin, "Off")
         with transaction():
             knowledge_rows.set_state(off, "inactive", actor=admin, reason="Wrong")
-        assert set(said(place)) == {"Everyone"}
-        assert set(said(place, "analyst")) == {"Everyone", "Analyst"}
-        assert set(said(place, None, "deal")) == {"Everyone", "Deals"}
-        assert set(said(place, "analyst", "deal")) == {"Everyone", "Analyst", "Deals", "Analyst on deals"}
-        assert set(said(place, "sales", "person")) == {"Everyone", "Sales"}
+        assert set(contents_for(place)) == {"Everyone"}
+        assert set(contents_for(place, "analyst")) == {"Everyone", "Analyst"}
+        assert set(contents_for(place, None, "deal")) == {"Everyone", "Deals"}
+        assert set(contents_for(place, "analyst", "deal")) == {"Everyone", "Analyst", "Deals", "Analyst on deals"}
+        assert set(contents_for(place, "sales", "person")) == {"Everyone", "Sales"}
         with transaction():
             knowledge_rows.set_state(off, "active", actor=admin)
-        assert "Off" in said(place)
+        assert "Off" in contents_for(place)
         scopes = {
             row.content: row.scope
             for row in parse_prompt(load_shared_context_prompt(place["id"], place["analyst"], place["deal"]).text)
@@ -112,10 +112,10 @@ def test_the_workspace_says_how_many_of_a_type(place: dict[str, Any]) -> None:
         rows.append(add(admin, "Guideline", type="guideline"))
         for position, row_id in enumerate(rows):
             rank(row_id, 1 - position / 100)
-        assert len(said(place)) == 9
+        assert len(contents_for(place)) == 9
         with transaction():
             workspace_store.change_settings({"context_top_n": 2}, actor=admin)
-        assert said(place) == ["Lesson 0", "Lesson 1", "Guideline"]
+        assert contents_for(place) == ["Lesson 0", "Lesson 1", "Guideline"]
         found = preview_prompt(actor=admin)
         assert found.prompt.text == load_shared_context_prompt(place["id"]).text
         assert [(item.row.content, item.reason) for item in found.prompt.dropped][:2] == [
@@ -156,21 +156,21 @@ def test_every_way_to_approve_a_text_injects_its_bytes(place: dict[str, Any], wo
     admin = place["admin"]
     with acting_as(admin):
         row = add(admin, wording, context=wording)
-        assert said(place) == [wording]
+        assert contents_for(place) == [wording]
         with transaction():
             knowledge_rows.edit_row(row, {"content": f"{wording}!", "context": wording}, 1, actor=admin)
-        assert said(place) == [f"{wording}!"]
+        assert contents_for(place) == [f"{wording}!"]
         with transaction():
             knowledge_rows.roll_back(row, 1, 2, actor=admin)
-        assert said(place) == [wording]
+        assert contents_for(place) == [wording]
         with transaction():
             change = proposals.propose_edit(row, {"content": f"{wording}?"}, actor=admin).id
             knowledge_rows.set_state(change, "active", actor=admin)
-        assert said(place) == [f"{wording}?"]
+        assert contents_for(place) == [f"{wording}?"]
         with transaction():
             double = proposals.propose_row(NewRow(type="lesson", content=f"{wording} too"), actor=admin).id
             knowledge_rows.merge_row(double, change, actor=admin)
-        assert said(place) == [f"{wording}?"], "the text of the row that was chosen stays"
+        assert contents_for(place) == [f"{wording}?"], "the text of the row that was chosen stays"
         with transaction():
             knowledge_rows.set_state(change, "inactive", actor=admin, reason="Later.")
             knowledge_rows.set_state(change, "active", actor=admin)
@@ -183,7 +183,7 @@ def test_line_ends_are_stored_as_one_character(place: dict[str, Any]) -> None:
     """Browsers send two, and no page shows the difference: what is stored is what is shown and injected."""
     with acting_as(place["admin"]):
         row = add(place["admin"], "One\r\ntwo\rthree", context="a\r\nb")
-        assert said(place) == ["One\ntwo\nthree"]
+        assert contents_for(place) == ["One\ntwo\nthree"]
         with transaction():
             again = {"content": "One\r\ntwo\r\nthree", "context": "a\rb"}
             assert knowledge_rows.edit_row(row, again, 1, actor=place["admin"]).version == 1, "the same text"

@@ -30,7 +30,7 @@ def small_budget() -> Iterator[None]:
     session_events.use_budget(SESSION_BYTES)
 
 
-def said(size: int) -> NewEvent:
+def message_of(size: int) -> NewEvent:
     return NewEvent("user.message", {"text": "x" * size})
 
 
@@ -49,18 +49,18 @@ def test_bytes_are_counted_with_the_events_and_beyond_the_budget_nothing_is_writ
     actor = workspace.actor("member")
     with acting_as(actor):
         with transaction():
-            session, _ = session_store.create_session(NewSession(agent="a", events=[said(200_000)]), actor=actor)
+            session, _ = session_store.create_session(NewSession(agent="a", events=[message_of(200_000)]), actor=actor)
         with transaction():
-            session_store.append_events(session.id, [said(200_000)] * 3, actor=actor)
+            session_store.append_events(session.id, [message_of(200_000)] * 3, actor=actor)
         before = stored(session.id)
         assert before == (before[1], before[1], 4)
         assert 800_000 < before[0] < 801_000
         with pytest.raises(SessionFull, match="budget of 1 MB") as refused, transaction():
-            session_store.append_events(session.id, [said(10), said(200_000)], actor=actor)
+            session_store.append_events(session.id, [message_of(10), message_of(200_000)], actor=actor)
         assert (refused.value.status, refused.value.extra["budget_bytes"]) == (413, BUDGET)
         assert stored(session.id) == before
         with transaction():
-            session_store.append_events(session.id, [said(100_000)], actor=actor)
+            session_store.append_events(session.id, [message_of(100_000)], actor=actor)
         assert stored(session.id)[2] == 5
 
 
@@ -71,12 +71,12 @@ def test_a_new_session_beyond_the_budget_is_not_stored(workspace: Workspace) -> 
             session_store.create_session,
             lambda new, actor: session_store.create_sessions([new], actor=actor),
         ):
-            new = NewSession(agent="a", external_id=name, events=[said(200_000)] * 6)
+            new = NewSession(agent="a", external_id=name, events=[message_of(200_000)] * 6)
             with pytest.raises(SessionFull), transaction():
                 create(new, actor=actor)
             assert session_store.find_session(name, actor=actor) is None
         with transaction():
-            fits = [NewSession(agent="a", external_id=f"{name}-{n}", events=[said(300 * n)]) for n in (1, 2)]
+            fits = [NewSession(agent="a", external_id=f"{name}-{n}", events=[message_of(300 * n)]) for n in (1, 2)]
             assert session_store.create_sessions(fits, actor=actor) == 2
         for n in (1, 2):
             found = session_store.find_session(f"{name}-{n}", actor=actor)

@@ -28,7 +28,7 @@ def small_budget() -> Iterator[None]:
     session_events.use_budget(SESSION_BYTES)
 
 
-def said(text: str, at: str | None = None) -> dict[str, Any]:
+def user_message(text: str, at: str | None = None) -> dict[str, Any]:
     return {"event_type": "user.message", "payload": {"text": text}, **({"occurred_at": at} if at else {})}
 
 
@@ -54,7 +54,9 @@ def walk(ingest: Api, session: str, query: str = "") -> list[list[dict[str, Any]
 
 def test_every_event_comes_once_in_order_of_time(ingest: Api) -> None:
     times = [f"2026-03-01T10:{n // 60:02}:{n % 60:02}Z" for n in range(60)]
-    session = store(ingest, [said(f"{n}", times[n]) for n in (5, 1, 3)], [said(f"{n}", times[n]) for n in (2, 4, 0)])
+    session = store(
+        ingest, [user_message(f"{n}", times[n]) for n in (5, 1, 3)], [user_message(f"{n}", times[n]) for n in (2, 4, 0)]
+    )
     for query, sizes in (("limit=4", [4, 2]), ("limit=6", [6]), ("", [6]), ("limit=1", [1] * 6)):
         pages = walk(ingest, session, query)
         assert [len(page) for page in pages] == sizes, query
@@ -66,7 +68,7 @@ def test_every_event_comes_once_in_order_of_time(ingest: Api) -> None:
 
 
 def test_the_detail_has_the_first_thousand(ingest: Api) -> None:
-    session = store(ingest, [said(str(n)) for n in range(1000)], [said("last")])
+    session = store(ingest, [user_message(str(n)) for n in range(1000)], [user_message("last")])
     detail = ingest.get(f"{PATH}/{session}").json
     assert (len(detail["events"]), detail["event_count"]) == (1000, 1001)
     rest = ingest.get(f"{PATH}/{session}/events?cursor={detail['next_cursor']}").json
@@ -75,7 +77,7 @@ def test_the_detail_has_the_first_thousand(ingest: Api) -> None:
 
 
 def test_a_page_is_bounded_in_bytes_and_holds_at_least_one_event(ingest: Api) -> None:
-    large = [said(str(n) + "x" * 250_000) for n in range(3)]
+    large = [user_message(str(n) + "x" * 250_000) for n in range(3)]
     session = store(ingest, *[large] * 6)
     pages = walk(ingest, session)
     assert [len(page) for page in pages] == [7, 7, 4]
@@ -98,13 +100,13 @@ def test_payloads_are_passed_on_to_the_letter(ingest: Api) -> None:
 def test_beyond_the_budget_events_are_refused_and_the_session_says_so(
     app: Flask, workspace: Workspace, ingest: Api, sign_in: Callable[..., Any]
 ) -> None:
-    session = store(ingest, [said("x" * 240_000)] * 4)
+    session = store(ingest, [user_message("x" * 240_000)] * 4)
     url, key = f"{PATH}/{session}/events", {"Idempotency-Key": "once"}
     before = ingest.get(f"{PATH}/{session}").json
     assert (before["full_at"], before["max_event_bytes"]) == (None, 1_000_000)
     assert 960_000 < before["event_bytes"] < 961_000
     for headers in ({}, key, key):
-        refused = ingest.post(url, {"events": [said("small"), said("x" * 100_000)]}, headers=headers)
+        refused = ingest.post(url, {"events": [user_message("small"), user_message("x" * 100_000)]}, headers=headers)
         assert refused.status_code == 413
         assert "budget of 1 MB" in refused.json["detail"]
         assert refused.json["budget_bytes"] == 1_000_000
@@ -114,16 +116,16 @@ def test_beyond_the_budget_events_are_refused_and_the_session_says_so(
     for role, path in (("admin", "/admin/agent-review/sessions/"), ("member", "/sessions/")):
         text = soup(sign_in(workspace.actor(role)).get(path + session)).get_text(" ", strip=True)
         assert "This session is full" in text, role
-    assert ingest.post(url, {"events": [said("small")]}).status_code == 201
+    assert ingest.post(url, {"events": [user_message("small")]}).status_code == 201
     assert ingest.patch(f"{PATH}/{session}", {"status": "completed"}).status_code == 200
 
 
 def test_a_session_that_was_larger_before_stays_readable(app: Flask, workspace: Workspace, ingest: Api) -> None:
-    session = store(ingest, *[[said("x" * 250_000)] * 3] * 2)
+    session = store(ingest, *[[user_message("x" * 250_000)] * 3] * 2)
     session_events.use_budget(1_000_000)
     try:
         assert len([event for page in walk(ingest, session) for event in page]) == 6
-        assert ingest.post(f"{PATH}/{session}/events", {"events": [said("more")]}).status_code == 413
+        assert ingest.post(f"{PATH}/{session}/events", {"events": [user_message("more")]}).status_code == 413
     finally:
         session_events.use_budget(SESSION_BYTES)
 

@@ -75,6 +75,8 @@ _MAKES = {
     "deactivateSharedContext": ("updated", "knowledge"),
     "reviewFeedback": ("updated", "feedback"),
     "updateAgentConfig": ("updated", "agent"),
+    "updateEntityType": ("updated", "entity type"),
+    "withdrawDraft": ("updated", "draft"),
 }
 # The arguments of each. A test compares this with the tools as well.
 _ADDS = "content context agentId entityTypeId sourceFeedbackId"
@@ -102,7 +104,9 @@ _TAKES = {
     "submitResponse": "entityId criteriaSetId values:object",
     "listAgents": "",
     "getAgent": "id",
-    "updateAgentConfig": "id instructions skills:array toolGroups:array reason",
+    "updateAgentConfig": "id instructions skills:array toolGroups:array reason sourceFeedbackId",
+    "updateEntityType": "id name fields:object reason sourceFeedbackId",
+    "withdrawDraft": "id",
 }
 WRITES = frozenset({*_READ, *_MAKES})
 READS = frozenset(_TAKES) - WRITES
