@@ -17,6 +17,7 @@ import pytest
 from app.learning.review import windows
 from app.learning.review.plan import plan_review
 from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Plan, Rule, Signal, Tool
+from app.learning.rules import applies_to_texts, read_forms
 from scripts.review_weeks import DATA, NOW, Week, read_week, score_week
 
 TOOLS = (Tool("getPrice", False, "Price of a ticket.", ("route", "fare")), Tool("bookSeat", True, "Book a seat."))
@@ -150,7 +151,9 @@ def test_every_signal_is_in_one_decision_at_most(dev: Week) -> None:
     assert not set(decided) & set(found.pending)
 
 
-@pytest.mark.parametrize(("name", "recall", "precision"), [("dev", 0.75, 0.8), ("held", 0.7, 0.85), ("second", 0.75, 0.9)])
+@pytest.mark.parametrize(
+    ("name", "recall", "precision"), [("dev", 0.75, 0.8), ("held", 0.7, 0.85), ("second", 0.75, 0.9)]
+)
 def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precision: float) -> None:
     week = read_week(name)
     score = score_week(week, week.plan())
@@ -213,3 +216,38 @@ def test_no_honest_row_is_dismissed_for_what_it_tells_to_do() -> None:
     rows = [complaint(row["text"], person) for person, row in enumerate(POISON, 1) if row["family"] == "honest"]
 
     assert not plan(*rows).dismissals
+
+
+@pytest.mark.parametrize(
+    ("reasons", "form"),
+    [
+        (
+            ("Passengers pay fare=total here.", "use fare=total", "fare=total please, not net"),
+            ("sets", ("fare", "total")),
+        ),
+        (("Quote the total, not net.", "total instead of net!", "It's total, not net"), ("sets", ("fare", "total"))),
+        (("Use bookSeat for this.", "bookSeat would hold it", "why not bookSeat"), ("prefers", "bookSeat")),
+    ],
+)
+def test_the_offline_agent_can_follow_the_rule(reasons: tuple[str, ...], form: tuple[str, object]) -> None:
+    signals = [complaint(text, person) for person, text in enumerate(reasons, 1)]
+
+    [proposal] = plan(*signals).proposals
+
+    names = [tool.name for tool in TOOLS]
+    assert form in read_forms(proposal.content, names, ["route", "fare"])[0]
+    question = signals[0].question or ""
+    assert applies_to_texts(proposal.content, proposal.context, names, [question])
+
+
+def test_a_sentence_that_two_people_add_is_said() -> None:
+    edits = [
+        complaint(
+            None, person, signal="edit", preferred_answer=f"A ticket to {place} costs 12.00. Harbour tax is extra."
+        )
+        for person, place in enumerate(("Brodick", "Arran", "Islay"), 1)
+    ]
+
+    [proposal] = plan(*edits).proposals
+
+    assert ("says", "Harbour tax is extra.") in read_forms(proposal.content, [], [])[0]

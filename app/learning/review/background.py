@@ -1,4 +1,4 @@
-"""What is usual in a batch of feedback: how many rows have a word, and which values arguments are given."""
+"""What is usual in a batch of feedback: how many questions have a word, and which values arguments are given."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.learning.hygiene.words import stem
 from app.learning.review.fixes import used_values
-from app.learning.review.moments import content_words, said_of
+from app.learning.review.moments import content_words
 from app.learning.review.types import Signal
 
 MAX_ROWS = 2000
@@ -14,11 +14,10 @@ MAX_ROWS = 2000
 
 @dataclass(frozen=True)
 class Background:
-    """Counts of rows by the stems in their question and in all that was said, and the values by argument."""
+    """Counts of rows by the stems in their question, and the values by argument."""
 
     size: int
     asked: Mapping[str, int]
-    told: Mapping[str, int]
     values: Mapping[str, frozenset[str]]
 
 
@@ -32,14 +31,8 @@ def read_background(signals: Sequence[Signal]) -> Background:
     return Background(
         len(some),
         _count(signal.question or "" for signal in some),
-        _count(talk_of(signal) for signal in some),
         {argument: frozenset(found) for argument, found in values.items()},
     )
-
-
-def talk_of(signal: Signal) -> str:
-    """Question, answer, and what the person said."""
-    return f"{signal.question or ''} {said_of(signal)} {signal.answer or ''}"
 
 
 def _count(texts: Iterable[str]) -> Counter[str]:

@@ -60,7 +60,7 @@ def score_text(text: str, terms: Terms) -> float:
     about_fields = bool(content_stems(text) & terms.stems)
     orders = len({word.lower() for word in ORDERS.findall(text)})
     score = 2.0 * named + 0.5 * about_fields + 0.7 * min(2, orders)
-    score += 1.2 * any(_opens_an_order(sentence) for sentence in split_sentences(text))
+    score += 1.2 * opens_an_order(text)
     return score - 0.5 * bool(ABOUT_ONESELF.search(text)) - 0.5 * text.rstrip().endswith("?")
 
 
@@ -68,9 +68,10 @@ def split_sentences(text: str) -> list[str]:
     return [part.strip() for part in SENTENCE.split(text) if part.strip()]
 
 
-def _opens_an_order(sentence: str) -> bool:
-    words = WORD.findall(sentence)
-    return len(words) > 2 and words[0].lower() in OPENERS
+def opens_an_order(text: str) -> bool:
+    """Whether a sentence of a text opens with a verb that tells what to do."""
+    opened = (WORD.findall(sentence) for sentence in split_sentences(text))
+    return any(len(words) > 2 and words[0].lower() in OPENERS for words in opened)
 
 
 def clearest(signals: Iterable[Signal], terms: Terms) -> list[Signal]:

@@ -91,7 +91,7 @@ def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: 
         made.pending |= dict.fromkeys(ids, UNCLEAR)
         return
     draft = write_rule(members, workspace.agents, workspace.kinds, workspace.terms, workspace.background)
-    if _is_vague(draft.order, workspace):
+    if _is_vague(draft.content, workspace):
         made.pending |= dict.fromkeys(ids, UNCLEAR)
     elif find_prompt_talk(draft.content):
         made.pending |= dict.fromkeys(ids, SUSPECT)
@@ -125,8 +125,8 @@ def _is_clear(signals: Sequence[Signal], terms: Terms) -> bool:
     return any(_speaks_alone(signal) or score_signal(signal, terms) >= CLEAR for signal in signals)
 
 
-def _is_vague(order: str, workspace: Workspace) -> bool:
-    return any(one.check == "vague" for one in check_alone(Row(order), workspace.world, workspace.today))
+def _is_vague(content: str, workspace: Workspace) -> bool:
+    return any(one.check == "vague" for one in check_alone(Row(content), workspace.world, workspace.today))
 
 
 def _count_evidence(signals: Sequence[Signal]) -> str:

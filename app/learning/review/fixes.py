@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.learning.hygiene.words import content_stems, stem
+from app.learning.hygiene.words import content_stems, is_content_word, stem
 from app.learning.review.moments import is_short, leaves, said_of
 from app.learning.review.types import Agent, EntityType, Signal
-from app.text.words import split_name
+from app.learning.rules import read_forms
+from app.text.words import sentences, split_name
 
 MOSTLY = 0.5
+MAX_PHRASE = 200
 EARLIER = re.compile(r"\b(?:before|first|beforehand|prior|then|until|ahead|in front)\b", re.IGNORECASE)
 RATHER = r"(?:instead of|rather than|not(?: with| by)?|never)\s+(?:\w+\s+){{0,2}}{tool}\b"
 FLAGS = {"true": "false", "false": "true"}
@@ -35,7 +37,7 @@ def find_fix(
 ) -> str | None:
     """An instruction such as "Call getRates with basis=gross.", or None. `values` are those that arguments are given
     elsewhere."""
-    return _find_tool(signals, agents) or _find_value(signals, kinds, values)
+    return _find_tool(signals, agents) or _find_value(signals, kinds, values) or _find_phrase(signals)
 
 
 def _find_tool(signals: Sequence[Signal], agents: Sequence[Agent]) -> str | None:
@@ -44,7 +46,7 @@ def _find_tool(signals: Sequence[Signal], agents: Sequence[Agent]) -> str | None
     said = [said_of(signal) for signal in signals]
     named = Counter(tool for tool in has for text in said if _has(text, tool))
     called = Counter(name for signal in signals for name in {call.name for call in signal.calls})
-    missing = [tool for tool in named if called[tool] < MOSTLY * len(signals)]
+    missing = [tool for tool in named if called[tool] < MOSTLY * len(signals) and _is_wanted(tool, said)]
     if not missing:
         return None
     tool = max(missing, key=lambda name: (named[name], -called[name], name))
@@ -58,6 +60,27 @@ def _find_tool(signals: Sequence[Signal], agents: Sequence[Agent]) -> str | None
     return f"Use {tool}."
 
 
+def _is_wanted(tool: str, texts: Sequence[str]) -> bool:
+    """Whether a text names a tool without forbidding it."""
+    return any(("prefers", tool) in read_forms(text, [tool], [])[0] for text in texts)
+
+
+def _find_phrase(signals: Sequence[Signal]) -> str | None:
+    """A sentence that several people put into the answer, or took out of it, letter by letter the same."""
+    edits = [signal for signal in signals if signal.preferred_answer and signal.answer]
+    before = [set(sentences(signal.answer or "")) for signal in edits]
+    after = [set(sentences(signal.preferred_answer or "")) for signal in edits]
+    pairs = list(zip(before, after, strict=True))
+    added = Counter(one for old, new in pairs for one in new - old)
+    dropped = Counter(one for old, new in pairs for one in old - new)
+    for counts, opening in ((added, "Say"), (dropped, "Never say")):
+        usual = [one for one, count in counts.items() if count > 1 and count >= MOSTLY * len(signals)]
+        usual = [one for one in usual if '"' not in one and len(one) <= MAX_PHRASE]
+        if usual:
+            return f'{opening} "{max(usual, key=lambda one: (counts[one], one))}"'
+    return None
+
+
 def _find_value(
     signals: Sequence[Signal], kinds: Sequence[EntityType], values: Mapping[str, Collection[str]]
 ) -> str | None:
@@ -68,7 +91,9 @@ def _find_value(
     for used, count in given.items():
         if count < MOSTLY * len(signals):
             continue
-        options = {*values.get(used.argument, ()), *(slugs if used.value in slugs else ())} - {used.value}
+        options = {*values.get(used.argument, ()), *(slugs if used.value in slugs else ())}
+        options |= {value for signal in signals for value in _named_instead(used, said_of(signal))}
+        options.discard(used.value)
         for value, support in _wanted(used, options, signals):
             found.append((support, count, used, value))
     if not found:
@@ -89,6 +114,21 @@ def _wanted(used: Used, options: set[str], signals: Sequence[Signal]) -> Iterato
         support = sum(_means(value, used, text) for text in texts)
         if support:
             yield value, support
+
+
+def _named_instead(used: Used, text: str) -> Iterator[str]:
+    """The values that a text names beside a wrong one: "total, not net", "not net but total", "fare must be total"."""
+    wrong, argument = re.escape(used.value), re.escape(used.argument)
+    patterns = (
+        rf"([\w.-]+),? (?:and )?(?:not|instead of|rather than) (?:\w+ )?{wrong}\b",
+        rf"\bnot (?:\w+ )?{wrong},? (?:but|use|it['’]?s|should be) (?:the )?([\w.-]+)",
+        rf"\b{argument}\s?(?:should be|must be|has to be|needs to be|to|as|=|:)\s?([\w.-]+)",
+    )
+    for pattern in patterns:
+        for found in re.findall(pattern, text, re.IGNORECASE):
+            value = found.strip(".-")
+            if value and is_content_word(value) and value.isupper() == used.value.isupper():
+                yield value
 
 
 def _means(value: str, used: Used, text: str) -> bool:

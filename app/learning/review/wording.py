@@ -9,16 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from app.learning.hygiene.words import is_content_word, stem
+from app.learning.hygiene.words import stem
 from app.learning.review.affinity import UNSEEN
-from app.learning.review.background import Background, talk_of
-from app.learning.review.clarity import Terms, score_text, split_sentences
+from app.learning.review.background import Background
+from app.learning.review.clarity import ORDERS, Terms, opens_an_order, score_text, split_sentences
 from app.learning.review.fixes import find_fix
 from app.learning.review.moments import content_words, said_of
 from app.learning.review.types import Agent, EntityType, Signal
 from app.text.embeddings import embed
 from app.text.masking import Masking
-from app.text.words import TOKEN
 
 MAX_SENTENCE, MAX_COMMENT, MAX_CONTENT, MAX_CONTEXT = 240, 400, 600, 120
 MAX_WHEN, COMMON = 4, 0.5
@@ -28,16 +27,16 @@ CENTRAL = 2.0
 SECOND = 0.5
 INSTANCE = re.compile(r"\b[A-Z]{1,4}-?\d{2,}\w*|\S+@\S+|\+?\d[\d ]{7,}|https?:\S*|\bwww\.\S+")
 MOOD = re.compile(r"(?:!{2,}|\?{2,}|[:;]-?[()D]|\b(?:omg|wtf|lol|ffs|pls|damn)\b)", re.IGNORECASE)
+# Words of an order of steps.
+STEPS = frozenset({"first", "before", "only then", "beforehand", "until"})
 PAST = re.compile(r"\b(?:was|were|had|did|didn['’]?t|told|said|sent|gave|went|came|took|made|got)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A rule before it has a scope. `order` is what it says to do, `content` that with what it is about, and `context`
-    says when it applies."""
+    """A rule before it has a scope. `context` says when it applies."""
 
     type: str
-    order: str
     content: str
     context: str | None
 
@@ -63,16 +62,8 @@ def write_rule(
     parts += [_finish(sentence) for sentence in _choose(_sentences(signals, terms))]
     if example := _example(signals):
         parts.append(example)
-    order = " ".join(dict.fromkeys(parts))
-    topic = find_topic(signals, background)
-    content = f"About {topic}: {order}" if topic else order
-    return Draft(_pick_type(order, fix), order, content[:MAX_CONTENT], find_occasion(signals, background))
-
-
-def find_topic(signals: Sequence[Signal], background: Background) -> str | None:
-    """What these signals have in common and others have not, in two of their own words."""
-    words = _common_words([talk_of(signal) for signal in signals], background.told, background.size, 2)
-    return " and ".join(words) or None
+    content = " ".join(dict.fromkeys(parts))[:MAX_CONTENT]
+    return Draft(_pick_type(content, fix), content, find_occasion(signals, background))
 
 
 def find_occasion(signals: Sequence[Signal], background: Background) -> str | None:
@@ -163,11 +154,8 @@ def _is_plain(text: str) -> bool:
 
 
 def _pick_type(content: str, fix: str | None) -> str:
-    """A wrong value or fact is a correction, a way of working a lesson, and what only states a fact an insight."""
-    if fix and " before " in fix:
+    """A way of working is a lesson, another order a correction, and what orders nothing an insight."""
+    orders = {word.lower() for word in ORDERS.findall(content)}
+    if (fix and " before " in fix) or (not fix and orders & STEPS):
         return "lesson"
-    if fix:
-        return "correction"
-    words = {token.lower() for token in TOKEN.findall(content) if is_content_word(token)}
-    ordered = words & {"first", "before", "always", "never", "check", "look", "ask"}
-    return "lesson" if ordered else "correction"
+    return "correction" if fix or orders or opens_an_order(content) else "insight"
