@@ -26,7 +26,13 @@
     return value;
   };
 
-  const figureOf = (host) => JSON.parse(host.querySelector("script").textContent);
+  const figureOf = (host) => {
+    const figure = JSON.parse(host.querySelector("script").textContent);
+    const { rows, columns } = figure.layout.meta;
+    const hovertext = (trace) => trace.text.map((line, y) => line.map((text, x) => text && `${rows[y]}<br>${columns[x]}: ${text}`));
+    if (rows) figure.data = figure.data.map((trace) => ({ ...trace, hovertext: hovertext(trace) }));
+    return figure;
+  };
 
   /* A matrix is as wide as its columns need and scrolls in its own box; on a phone labels are short. */
   const fitted = (layout, host) => {

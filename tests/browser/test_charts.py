@@ -76,9 +76,9 @@ def test_the_matrix_is_drawn_read_clicked_and_walked(
     chart.focus()
     for key in ("ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
-    expect(chart.get_by_role("status")).to_contain_text("fail 0.")
+    expect(chart.get_by_role("status")).to_contain_text("v2: ✗ 0.")
     page.keyboard.press("ArrowDown")
-    expect(chart.get_by_role("status")).to_contain_text("Sing a song, v2: pass 1.00")
+    expect(chart.get_by_role("status")).to_contain_text("Sing a song, v2: ✓ 1.00")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{EVALS}/diff/{song}/*")
     page.go_back()

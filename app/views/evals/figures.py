@@ -73,18 +73,14 @@ def matrix_figure(
     import plotly.graph_objects as go
 
     lines = [cells for _, cells in grid]
-    shown = [_escape(names[column.key]) for column in columns]
     heat = go.Heatmap(
         x=list(range(len(columns))),
         y=list(range(len(grid))),
         z=[[None if one is None else _SHADES[one.cell.verdict] for one in line] for line in lines],
         text=[["" if one is None else one.text for one in line] for line in lines],
         customdata=[["" if one is None else one.link for one in line] for line in lines],
-        hovertext=[
-            ["" if one is None else _cell_hover(row, name, one.cell) for name, one in zip(shown, cells, strict=True)]
-            for row, cells in grid
-        ],
-        hovertemplate="%{hovertext}<extra></extra>",
+        # charts.js makes it of what `meta` says of rows and columns, which is shorter to send.
+        hoverinfo="text",
         texttemplate="%{text}",
         textfont={"color": _INK, "size": 12},
         colorscale=[step for place, fill in enumerate(_FILLS) for step in ((place / 4, fill), ((place + 1) / 4, fill))],
@@ -117,7 +113,12 @@ def matrix_figure(
             "ticktext": [_escape(value_line(row.title, MAX_LABEL)) for row, _ in grid],
             "tickfont": {"color": _INK, "size": 12},
         },
-        meta={"links": [sorts[column.key][0] for column in columns], "column": _column_width(names.values())},
+        meta={
+            "links": [sorts[column.key][0] for column in columns],
+            "column": _column_width(names.values()),
+            "rows": [_row_name(row) for row, _ in grid],
+            "columns": [_escape(names[column.key]) for column in columns],
+        },
     )
     return _plain(go.Figure(heat, layout))
 
@@ -127,9 +128,9 @@ def _column_width(names: Iterable[str]) -> int:
     return max([62, *(10 + 6 * min(len(name), MAX_NAME) for name in names)])
 
 
-def _cell_hover(row: GoldenRow, name: str, cell: Cell) -> str:
-    apart = "<br>baseline was rejected, not counted" if cell.rejected else ""
-    return f"{_escape(row.title[:200])}<br>{name}: {cell.verdict} {score(cell.accuracy)}{apart}"
+def _row_name(row: GoldenRow) -> str:
+    apart = "<br>baseline was rejected, not counted" if row.rejected else ""
+    return _escape(row.title[:200]) + apart
 
 
 def _header(column: Column, name: str) -> str:

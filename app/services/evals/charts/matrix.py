@@ -82,6 +82,11 @@ class GoldenRow:
     title: str
     letters: str
 
+    @property
+    def rejected(self) -> bool:
+        """Whether someone complained about its own recording, as far as columns say."""
+        return any(letter.isupper() for letter in self.letters)
+
 
 @dataclass(frozen=True)
 class Column:
