@@ -76,6 +76,8 @@ class Run:
             work, history = await self._prepare()
             limits = work.config.limits
             if work.dry_run is not None:
+                # Calls of an attempt that was lost keep their ids.
+                self.usage.tool_calls = history.calls
                 await self._end(await self._review(work))
                 return
             # Waiting for a turn is not the agent's time.

@@ -20,6 +20,7 @@ from app.db import migrate
 from app.db.connect import current, head, is_current
 from app.db.migrate import check, downgrade, upgrade
 from app.errors import Unusable
+from app.services.workspaces.store import REVIEW_INSTRUCTIONS
 from migrations.legacy import FEEDBACK_FROM_THUMBS
 from tests.conftest import Server
 from tests.db import legacy as old
@@ -423,3 +424,35 @@ def test_failed_replays_learn_the_run_that_they_failed_in(owner: str, look: Open
     with look() as connection:
         [(context,)] = connection.execute("SELECT context FROM feedback WHERE kind = 'replay_failure'").fetchall()
     assert context == {"replay_session_ids": [str(one) for one in replays]}
+
+
+def test_review_agents_get_their_instructions_and_tasks_that_are_on_their_next_run(owner: str, look: Open) -> None:
+    upgrade(owner, "0037_judgements")
+    tenant, agent = uuid4(), uuid4()
+    with look() as connection:
+        connection.execute("INSERT INTO tenants (id, slug, name) VALUES (%s, 'acme', 'Acme')", (tenant,))
+        connection.execute(
+            "INSERT INTO agents (id, tenant_id, slug, name, kind, is_system)"
+            " VALUES (%s, %s, 'feedback-review-agent', 'Feedback Review Agent', 'builtin', true)",
+            (agent, tenant),
+        )
+        connection.execute(
+            "INSERT INTO agent_versions (tenant_id, agent_id, version, config)"
+            """ VALUES (%s, %s, 1, '{"tool_groups": ["context"]}')""",
+            (tenant, agent),
+        )
+        connection.execute(
+            "INSERT INTO tasks (tenant_id, slug, name, cron, enabled, agent_id)"
+            " VALUES (%s, 'feedback-review', 'Feedback Review', '0 * * * *', true, %s)",
+            (tenant, agent),
+        )
+    upgrade(owner)
+    with look() as connection:
+        [(version, config)] = connection.execute(
+            "SELECT a.current_version, v.config FROM agents AS a JOIN agent_versions AS v"
+            " ON v.agent_id = a.id AND v.version = a.current_version WHERE a.id = %s",
+            (agent,),
+        ).fetchall()
+        assert (version, config["tool_groups"]) == (2, ["context"])
+        assert config["instructions"] == REVIEW_INSTRUCTIONS, "the same that new workspaces get"
+        assert connection.execute("SELECT next_run_at IS NOT NULL FROM tasks").fetchall() == [(True,)]
