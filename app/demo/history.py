@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, select
 
+from app.actor import Actor
 from app.db import db
 from app.demo.playback import PlayedTalk, Player
 from app.demo.world import Talk, World, load_data, load_talks, sort_key
@@ -23,6 +24,7 @@ from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
+from app.services.review import drafts
 
 REVIEWED_AFTER = timedelta(hours=26)
 
@@ -41,6 +43,8 @@ def build_history(world: World, player: Player) -> list[Callable[[], None]]:
         add_admin_step(_add_rule, entry)
         for change in entry.get("then", ()):
             add_admin_step(_change_rule, change, entry["key"])
+    for entry in load_data("drafts"):
+        add_admin_step(_add_draft, entry)
     for entry in load_data("triage"):
         add_admin_step(_dismiss_weekly, entry)
     goldens = load_data("goldens")
@@ -99,11 +103,30 @@ def _add_rule(world: World, entry: dict[str, Any]) -> None:
 def _change_rule(world: World, change: dict[str, Any], key: str) -> None:
     row = proposals.get_model(world.refs[f"row.{key}"], actor=world.system)
     author, at = world.people[change["by"]], world.past(world.at(change["when"]))
+    if "propose" in change:
+        _propose_change(row.id, change["propose"], author, at)
+        return
     if "edit" in change:
         knowledge_rows.edit_row(row.id, change["edit"], row.version, actor=author, reason=change["reason"], at=at)
         return
     heir = world.refs[f"row.{change['superseded_by']}"] if "superseded_by" in change else None
     knowledge_rows.set_state(row.id, change["state"], actor=author, reason=change["reason"], superseded_by=heir, at=at)
+
+
+def _propose_change(row_id: UUID, wanted: dict[str, str], author: Actor, at: datetime) -> None:
+    if "retire" in wanted:
+        proposals.propose_retirement(row_id, wanted["retire"], actor=author, at=at)
+    else:
+        proposals.propose_edit(row_id, wanted, actor=author, at=at)
+
+
+def _add_draft(world: World, entry: dict[str, Any]) -> None:
+    """A change that an agent would like, and that waits for a person."""
+    given = {"actor": world.people[entry["by"]], "reason": entry["reason"], "at": world.past(world.at(entry["when"]))}
+    if "agent" in entry:
+        drafts.draft_agent(world.refs[f"agent.{entry['agent']}"], entry["changes"], **given)
+    else:
+        drafts.draft_type(world.refs[f"type.{entry['entity_type']}"], entry["fields"], **given)
 
 
 def _dismiss_weekly(world: World, entry: dict[str, Any]) -> None:

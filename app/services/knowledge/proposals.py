@@ -57,7 +57,12 @@ def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) ->
 
 
 def propose_edit(
-    row_id: UUID, changes: Mapping[str, Any], *, actor: Actor, session_id: UUID | None = None
+    row_id: UUID,
+    changes: Mapping[str, Any],
+    *,
+    actor: Actor,
+    session_id: UUID | None = None,
+    at: datetime | None = None,
 ) -> SharedContext:
     """Propose other words for an active row, which stays in the prompts as it is until a person approves. Whoever
     proposed something changes that instead: their proposal about this row, or the proposal itself."""
@@ -74,7 +79,7 @@ def propose_edit(
     if (clean_text(content), clean_text(context or "")) == (row.content, row.context or ""):
         raise Invalid("These are the words that the row has already.")
     same = {name: getattr(row, name) for name in ("type", "agent_id", "entity_type_id", "source_feedback_id", "pinned")}
-    new = NewRow(**same, content=content, context=context, feedback_ids=signals_of(row))
+    new = NewRow(**same, content=content, context=context, feedback_ids=signals_of(row), created_at=at)
     vector = embed_content(clean_text(content))
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
     _check_rejected(new, vector, actor, of_row=row)
@@ -82,7 +87,9 @@ def propose_edit(
     return _write(new, {"replaces": {"id": str(row.id), "version": row.version}}, vector, actor, session_id)
 
 
-def propose_retirement(row_id: UUID, reason: str, *, actor: Actor, session_id: UUID | None = None) -> SharedContext:
+def propose_retirement(
+    row_id: UUID, reason: str, *, actor: Actor, session_id: UUID | None = None, at: datetime | None = None
+) -> SharedContext:
     """Propose to take an active row out of use. On a proposal of one's own, withdraw it."""
     actor.check_admin("Only an admin's tools propose changes to knowledge.")
     row = get_model(row_id, actor=actor)
@@ -98,7 +105,7 @@ def propose_retirement(row_id: UUID, reason: str, *, actor: Actor, session_id: U
         raise Refused("A person decided to keep this row as it is.", current=row.state)
     _withdraw_earlier(row, actor)
     about = {"id": str(row.id), "version": row.version, "reason": reason}
-    return _write(NewRow(**same), {"retires": about}, vector, actor, session_id)
+    return _write(NewRow(**same, created_at=at), {"retires": about}, vector, actor, session_id)
 
 
 def kind_of(row: SharedContext) -> str:

@@ -110,6 +110,7 @@ def draft_agent(
     reason: str | None,
     session_id: UUID | None = None,
     feedback_ids: Sequence[UUID] = (),
+    at: datetime | None = None,
 ) -> ChangeDraft:
     """Propose other instructions, skills or tool groups for an agent."""
     agent = versions.get_agent(agent_id, actor=actor)
@@ -125,7 +126,7 @@ def draft_agent(
         raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
     return _write(
         actor, agent_id=agent_id, base_version=number, before=before, after=after, reason=reason,
-        session_id=session_id, feedback_ids=list(feedback_ids),
+        session_id=session_id, feedback_ids=list(feedback_ids), at=at,
     )  # fmt: skip
 
 
@@ -138,6 +139,7 @@ def draft_type(
     reason: str | None,
     session_id: UUID | None = None,
     feedback_ids: Sequence[UUID] = (),
+    at: datetime | None = None,
 ) -> ChangeDraft:
     """Propose another name, new fields or other schemas of fields. No field is taken away."""
     kind: EntityType = get_own(EntityType, type_id, "entity type", actor=actor)
@@ -150,11 +152,11 @@ def draft_type(
         raise Invalid("This changes nothing; send other `fields` or another `name`.")
     return _write(
         actor, entity_type_id=type_id, before=before, after=after, reason=reason, session_id=session_id,
-        feedback_ids=list(feedback_ids),
+        feedback_ids=list(feedback_ids), at=at,
     )  # fmt: skip
 
 
-def _write(actor: Actor, **values: Any) -> ChangeDraft:
+def _write(actor: Actor, at: datetime | None, **values: Any) -> ChangeDraft:
     """A newer draft of the same author for the same target takes the place of the earlier one."""
     actor.check_admin("Only an admin's tools draft changes.")
     db.session.execute(LOCK_DRAFTS, {"tenant": str(actor.tenant_id)})
@@ -165,8 +167,9 @@ def _write(actor: Actor, **values: Any) -> ChangeDraft:
         if _is_own(earlier, actor):
             _settle(earlier, "withdrawn", actor, "Replaced by a newer draft.")
     draft = ChangeDraft(
-        tenant_id=actor.tenant_id, created_by_agent_id=actor.agent_id, created_by=actor.id, status="open", **values
-    )
+        tenant_id=actor.tenant_id, created_by_agent_id=actor.agent_id, created_by=actor.id, status="open",
+        **({"created_at": at} if at else {}), **values,
+    )  # fmt: skip
     db.session.add(draft)
     db.session.flush()
     audit.record(actor, "draft.created", "change_draft", draft.id, **_target_of(draft))
