@@ -163,5 +163,6 @@ def _why(rubric: Mapping[str, Any]) -> str:
     failed = [one for one in rubric["dimensions"].values() if not one["passed"] and one["importance"] != MINOR]
     worst = max(failed, key=lambda one: (one["importance"] == CRITICAL, one["weight"]))
     said = worst.get("overruled") or worst
-    what = f"is {worst['score']:g} of 5" if worst["kind"] == "rating" and said is worst else "fails"
+    most = 5 if worst["kind"] == "rating" else 1
+    what = f"scores {worst['score']:g} of {most}" if said is worst else "was overruled"
     return f"{worst['label']} {what} ({said['reason'].rstrip('.')})"

@@ -46,10 +46,11 @@ def overrule_judge(golden_id: UUID, replay_id: UUID) -> Any:
 @access("admin")
 def list_overruled() -> Any:
     """What admins overruled, the newest first."""
-    found = overrules.list_overrules(
-        Page(50, page_cursor()), actor=g.actor, criteria_set_id=parse_id(request.args.get("criteria"))
+    wanted = parse_id(request.args.get("criteria"))
+    found = overrules.list_overrules(Page(50, page_cursor()), actor=g.actor, criteria_set_id=wanted)
+    return page(
+        "evals/overruled.html", "evals/_overruled.html", found=found, args={"criteria": wanted}, **pager_links(found)
     )
-    return page("evals/overruled.html", "evals/_overruled.html", found=found, args={}, **pager_links(found))
 
 
 @bp.get("/criteria/<uuid:criteria_set_id>/check")
