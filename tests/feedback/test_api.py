@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
@@ -15,6 +15,8 @@ from app.db import acting_as, db, transaction
 from app.models.feedback import Feedback
 from app.models.people import AuditEntry
 from app.services.agents import versions
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
 from tests.conftest import Api, Workspace
 
 PATH = "/api/feedback"
@@ -311,3 +313,37 @@ def test_a_hidden_author_is_hidden_here_too(member: Api, admin: Api, workspace: 
         assert answer["created_by"] is None
         assert workspace.actor("member").name not in str(answer)
         assert str(workspace.actor("member").id) not in str(answer)
+
+
+def test_members_read_what_came_of_it_and_nobody_s_name(
+    app: Flask, workspace: Workspace, member: Api, admin: Api
+) -> None:
+    actor, given = workspace.actor("admin"), give(member)
+    path, row_id = f"{PATH}/{given['id']}", UUID(given["id"])
+
+    def read() -> dict[str, Any]:
+        found: dict[str, Any] = member.get(path).get_json()
+        [listed] = [one for one in member.get(PATH).get_json()["items"] if one["id"] == given["id"]]
+        names = ("outcome", "review_notes", "reviewed_by_user_id", "reviewed_by_agent_id")
+        assert {name: listed[name] for name in names} == {name: found[name] for name in names}
+        assert found["reviewer"] is found["reviewed_by_user_id"] is None
+        assert actor.name not in member.get(path).text
+        return found
+
+    assert admin.patch(path, {"action": "dismissed"}).status_code == 200
+    assert read()["review_notes"] is None
+    admin.patch(path, {"action": "reopen"})
+    admin.patch(path, {"action": "dismissed", "notes": "The basis was right."})
+    assert read()["review_notes"] == "The basis was right."
+    admin.patch(path, {"action": "reopen"})
+    with app.app_context(), acting_as(actor), transaction():
+        new = NewRow(type="lesson", content="Quote the basis.", feedback_ids=[row_id])
+        rule = knowledge_rows.add_row(new, actor=actor, proposed=True).id
+    assert read()["knowledge"] == []
+    with app.app_context(), acting_as(actor), transaction():
+        knowledge_rows.set_state(rule, "active", actor=actor)
+    assert [one["content"] for one in read()["knowledge"]] == ["Quote the basis."]
+    assert (read()["status"], read()["outcome"]["kind"]) == ("applied", "knowledge")
+    admin.patch(path, {"action": "reopen"})
+    admin.patch(path, {"action": "applied"})
+    assert read()["outcome"] == {"kind": "manual"}

@@ -37,6 +37,7 @@ from app.models import (
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.services import audit
 from app.services.feedback.intake import NOT_RETRACTED
+from app.services.feedback.review import decision_for_author
 from app.services.feedback.store import is_chat
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, Matches, find_matches, parse_row_id
@@ -230,7 +231,8 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
 
 def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackRow:
     """Return a row with its `CONTENTS`, the names of its reviewer and entity, its chat and message, and the knowledge
-    made of it. `details` is what its author said; `assessment` is what an admin thinks, which only admins get.
+    made of it. `details` is what its author said; `assessment` is what an admin thinks, which only admins get. Members
+    get no word of who decided, and of the knowledge only what agents get.
 
     With `audit_read` an admin's reading of what someone else said is put into the audit log.
     """
@@ -263,6 +265,9 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
         .order_by(SharedContext.created_at)
     ).all()
     row.drafts = _drafts_of(feedback_id, actor) if actor.is_admin else []
+    if not actor.is_admin:
+        vars(row).update(decision_for_author(row), reviewer=None)
+        row.knowledge = [one for one in row.knowledge if one.state == "active"]
     row.assessment = row.details.get(ASSESSMENT, {}) if actor.is_admin else {}
     row.details = without_assessment(row.details)
     return row
@@ -298,11 +303,15 @@ def _message_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[Any, .
 
 
 def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
-    """Return what these rows hold besides what lists show. Admins get the details as they were assessed. One query."""
-    columns = [getattr(Feedback, name) for name in ("id", *CONTENTS)]
+    """Return what these rows hold besides what lists show. Admins get the details as they were assessed, and members no
+    word of who decided. One query."""
+    columns = [getattr(Feedback, name) for name in ("id", "status", *CONTENTS)]
     rows = db.session.execute(select(*columns).where(*_readable(actor), Feedback.id.in_(ids)))
     seen = merge_assessment if actor.is_admin else without_assessment
-    return {row.id: row._asdict() | {"details": seen(row.details)} for row in rows}
+    return {
+        row.id: row._asdict() | {"details": seen(row.details)} | ({} if actor.is_admin else decision_for_author(row))
+        for row in rows
+    }
 
 
 def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:

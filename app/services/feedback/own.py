@@ -1,6 +1,5 @@
 """A person's own feedback and its outcome. Never another person's rows, whatever the role of the reader."""
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +23,9 @@ from app.models import (
     Message,
 )
 from app.services.feedback.lists import FeedbackFilters
-from app.services.feedback.review import BY_MODEL, UNEXPLAINED
 from app.services.lists.filters import Matches, find_ids
 
 MAX_ROWS = 500
-NO_NOTE = re.compile(re.escape(UNEXPLAINED).replace(r"\{name\}", ".*"))
 # A row that was replaced or merged is followed to the row in its place, and a proposal to retire one to that row. A row
 # that is retired and comes back undoes what the feedback led to.
 RULES = text("""
@@ -131,15 +128,6 @@ def learned_from(rows: Collection[Feedback], *, actor: Actor) -> dict[UUID, Lear
         return {}
     found = db.session.execute(RULES, {"tenant": actor.tenant_id, "ids": ids})
     return {row.feedback_id: LearnedRule(row.id, row.content, row.state) for row in found}
-
-
-def reason_for(row: Feedback) -> str:
-    """Return what was noted about the decision. The note that is written where none was given names the admin, so it is
-    left out. A model has read what others said and may repeat it, so its words are for admins only."""
-    note = row.review_notes or ""
-    if note.startswith(BY_MODEL):
-        return "A review found nothing to change."
-    return "" if NO_NOTE.fullmatch(note) else note
 
 
 def retries_of(rows: Collection[Feedback], *, actor: Actor) -> dict[str, Any]:

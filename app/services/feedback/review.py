@@ -1,5 +1,6 @@
 """Feedback under review: who may move it from where to where, and what each move leaves behind."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +29,7 @@ OUTCOMES = ("knowledge", "golden", "agent_version", "retry", "manual")
 UNEXPLAINED = "Dismissed by {name} without a note."
 # How a note begins that a model wrote.
 BY_MODEL = "A model's reason: "
+NO_NOTE = re.compile(re.escape(UNEXPLAINED).replace(r"\{name\}", ".*"))
 NO_FEEDBACK = "There is no such feedback in this workspace."
 
 
@@ -71,6 +73,24 @@ def settle_pending(ids: Sequence[UUID], action: str, *, actor: Actor, **decision
     wanted = sorted(set(ids))
     parts = [wanted[start : start + MAX_AT_ONCE] for start in range(0, len(wanted), MAX_AT_ONCE)]
     return [row_id for part in parts for row_id in review(part, action, actor=actor, only_pending=True, **decision)]
+
+
+def reason_for_author(row: Any) -> str:
+    """Return what was noted about a decision, as far as the author of the feedback may read it. The note that is
+    written where none was given names the admin. What an agent notes while nothing is decided repeats its proposal. A
+    model has read what others said and may repeat that."""
+    note = row.review_notes or ""
+    if note.startswith(BY_MODEL):
+        return "A review found nothing to change."
+    undecided = row.status == "reviewed" and row.reviewed_by_agent_id is not None
+    return "" if undecided or NO_NOTE.fullmatch(note) else note
+
+
+def decision_for_author(row: Any) -> dict[str, Any]:
+    """The columns that tell of a decision, without who made it."""
+    outcome = {name: value for name, value in row.outcome.items() if name != "text" or row.outcome["kind"] != "manual"}
+    nobody = {"reviewed_by_user_id": None, "reviewed_by_agent_id": None}
+    return {"outcome": outcome, "review_notes": reason_for_author(row) or None, **nobody}
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:

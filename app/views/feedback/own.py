@@ -13,6 +13,7 @@ from app.security.access import access
 from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import FeedbackFilters
 from app.services.feedback.own import LearnedRule, Place
+from app.services.feedback.review import reason_for_author
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.htmx import page
@@ -131,7 +132,7 @@ def _head(row: Feedback) -> str:
 
 
 def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, Any]) -> Outcome:
-    note, kind = feedback_own.reason_for(row), row.outcome.get("kind")
+    note, kind = reason_for_author(row), row.outcome.get("kind")
     if learned is not None and learned.state == "active":
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
         decided = row.status not in ("pending", "reviewed")
