@@ -147,3 +147,10 @@ def test_kappa_is_what_the_textbook_says() -> None:
 )
 def test_too_few_labels_and_labels_of_one_class_are_no_figure(pairs: list[tuple[bool, bool]], said: str) -> None:
     assert measure_agreement(pairs).summary.startswith(said)
+
+
+@pytest.mark.parametrize(("labels", "agreed", "reliable"), [(19, 19, False), (20, 20, True), (20, 14, False)])
+def test_a_judge_is_called_reliable_from_twenty_labels_on(labels: int, agreed: int, reliable: bool) -> None:
+    pairs = [(place % 2 == 0, (place % 2 == 0) == (place < agreed)) for place in range(labels)]
+    found = measure_agreement(pairs)
+    assert (found.agreed, found.reliable) == (agreed, reliable)
