@@ -22,7 +22,10 @@ from app.models import Feedback, WebhookDelivery
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.proposals import propose_row
 from app.services.knowledge.rows import NewRow
+from app.services.webhooks import delivery
+from app.services.webhooks.delivery import Outcome
 from app.services.webhooks.payload import slack_message
+from app.services.workspaces import identity
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace, soup
 from tests.evals.test_charts import UPDATE, WON
@@ -67,7 +70,7 @@ def admin(workspace: Workspace, api: Callable[..., Api]) -> Api:
 
 
 def add(admin: Api, url: str, *events: str, **more: Any) -> dict[str, Any]:
-    made = admin.post(HOOKS, {"url": url, "events": list(events or ALL), **more})
+    made = admin.post(HOOKS, {"url": url, **({"events": list(events)} if events else {}), **more})
     assert made.status_code == 201, made.text
     found: dict[str, Any] = made.json
     return found
@@ -212,6 +215,23 @@ def test_two_processes_send_a_delivery_once(
     assert (len(names), len(set(names))) == (5, 5)
 
 
+def test_a_delivery_of_a_lost_process_is_taken_over(
+    app: Flask, workspace: Workspace, api: Callable[..., Api], admin: Api, receiver: Receiver, superuser_url: str
+) -> None:
+    add(admin, receiver.url, "feedback.submitted")
+    complain(workspace, api)
+    product = identity.product_in(workspace.actor("admin").tenant_id)
+    with app.app_context(), acting_as(product), transaction():
+        [lost] = delivery.claim_due("https://u.test", actor=product, most=20)
+    assert deliver(app) == 0, "it is leased"
+    make_due(superuser_url, workspace)
+    assert deliver(app) == 1
+    with app.app_context(), acting_as(product), transaction():
+        assert not delivery.finish(lost, Outcome(500, "It answered 500."), actor=product)
+    [row] = deliveries(app, workspace)
+    assert (row.status, row.attempt, row.response_status) == ("delivered", 2, 200)
+
+
 def test_nothing_is_sent_of_a_change_that_was_rolled_back_or_deleted(
     app: Flask, workspace: Workspace, api: Callable[..., Api], admin: Api, receiver: Receiver
 ) -> None:
@@ -286,6 +306,7 @@ def test_members_and_other_workspaces_see_and_change_none(
     sign_in: Callable[..., Any], admin: Api, receiver: Receiver,
 ) -> None:  # fmt: skip
     made = add(admin, receiver.url)
+    assert made["events"] == ALL
     complain(workspace, api)
     member, foreign = workspace.actor("member"), make_workspace().actor("admin")
     assert sign_in(member).get("/admin/settings/webhooks").status_code == 403

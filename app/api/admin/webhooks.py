@@ -1,6 +1,6 @@
 """Webhooks over the API: where a workspace sends its events."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
 from flask import current_app, g
@@ -20,7 +20,7 @@ class NewWebhook(Body):
     url: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
         description="A public address, or one that the operator allows. It is not shown again."
     )
-    events: list[Event] = Field(min_length=1, max_length=4)
+    events: list[Event] = Field(list(get_args(Event)), min_length=1, max_length=4, description="All when left out.")
     format: Format = Field("json", description="`slack` for Slack's incoming webhooks and those like them.")
 
 
