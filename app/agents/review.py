@@ -31,6 +31,8 @@ Decision = Proposal | Merge | Dismissal
 # Asks a model what to do about the feedback of a proposal.
 Judge = Callable[[Proposal, Batch, World, dict[UUID, UUID]], Awaitable[None]]
 PATTERNS_AT_ONCE = 50
+# A failed replay often says what went wrong and not what to do. Without words of a person, that takes a model.
+WHAT_FAILED = "Replay fails"
 RETURNED = "It is in a pattern that has this rule."
 APPLY: dict[type, Callable[..., Done]] = {
     Proposal: lambda decision, batch, actor, session_id: decisions.propose(
@@ -111,6 +113,8 @@ class Reviewer:
         for decision in settled:
             await self.apply(decision, batch, saved)
         for proposal in plan.proposals:
+            if self.judge is None and WHAT_FAILED in proposal.content:
+                continue
             if self.judge is not None and not self.dry_run:
                 await self.judge(proposal, replace(batch.of(proposal.signal_ids), by_model=True), world, saved)
             else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
+import pytest
 from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
@@ -144,3 +146,29 @@ def test_a_review_is_asked_for_and_followed_over_the_api(desk: Desk, api: Any, m
     assert (pattern["count"], pattern["proposal_state"]) == (2, "proposed")
     assert api(make_workspace().actor("admin")).get(path).status_code == 404
     assert api(desk.workspace.actor("member"), "feedback").get(path).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ("Replay fails: the answer does not mention “21.3”.", "Mention “21.3” in the answer."),
+        ("Replay fails: contact was not created.", "Make sure that the contact is created."),
+        ("Replay fails: changed nothing, as before.", None),
+    ],
+)
+def test_a_failed_replay_proposes_alone_where_what_was_missing_is_plain(
+    desk: Desk, said: str, rule: str | None
+) -> None:
+    system, asked = desk.workspace.actor("system"), "What is the EBITDA of Tern?"
+    golden, replay = (desk.session(system, asked, "It is 40.") for _ in range(2))
+    about = {
+        "golden_session_id": str(golden), "replay_session_ids": [str(replay)], "divergences": [],
+        "agent_version_id": str(uuid4()), "context_mode": "frozen", "eval_run_id": str(uuid4()),
+    }  # fmt: skip
+    more = {"kind": "replay_failure", "origin": "system", "context": about, "session_id": replay}
+    failed = desk.complain("system", said, **more)
+    review = desk.review()
+    assert review.status == "completed"
+    assert [row.state for row in desk.rules()] == (["proposed"] if rule else [])
+    assert all(rule in row.content for row in desk.rules() if rule)
+    assert desk.statuses(failed) == ["reviewed" if rule else "pending"]

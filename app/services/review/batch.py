@@ -3,6 +3,7 @@ kinds of record, rules and earlier patterns that it is judged with."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,12 @@ BEGINNING = datetime.min.replace(tzinfo=UTC)
 TEXT = 1500
 MAX_EVENTS = 60
 MAX_CALLS = 12
+MISSING = (
+    (re.compile(r"Replay fails: the answer does not mention (“[^”]+”)\."), r"Mention \1 in the answer."),
+    (re.compile(r"Replay fails: (\w+) was not called\."), r"Call \1 first."),
+    (re.compile(r"Replay fails: (\w+) was not called with the expected arguments\."), r"Check the arguments of \1."),
+    (re.compile(r"Replay fails: ([\w ]+) was not (created|updated)\."), r"Make sure that the \1 is \2."),
+)
 WRITING_GROUPS = ("entities-write", "agents-admin")
 
 # Open feedback, and retried extractions that no rule was made of. What the reviewer's own runs brought is left out.
@@ -248,7 +255,17 @@ def _signal(row: Sequence[Any]) -> Signal:
         "error_categories", "admin_flag", "author_id", "session_id", "agent_id", "entity_type_id", "field_name",
     )  # fmt: skip
     values = dict(zip(names, row, strict=True))
+    if values["kind"] == "replay_failure":
+        values["comment"] = instruct(values["comment"])
     return Signal(**values | {"error_categories": tuple(values["error_categories"] or ())})
+
+
+def instruct(comment: str | None) -> str | None:
+    """What a failed replay says as an instruction, where what was missing is plain."""
+    for told, order in MISSING:
+        if comment and (found := told.fullmatch(comment)):
+            return found.expand(order)
+    return comment
 
 
 def _moments(rows: Sequence[Any], tenant: dict[str, Any]) -> dict[UUID, tuple[str | None, ...]]:
