@@ -33,7 +33,7 @@ def test_a_rubric_is_shown_and_overruled_in_place(court: Court, sign_in: Callabl
     assert "overruled" not in admin.get(here).get_data(as_text=True)
     assert admin.post(f"{here}/overrule", data=form).status_code == 303
     page = soup(admin.get(here))
-    assert "overruled: pass" in page.select_one("#rubric").text
+    assert f"{court.bench.admin.name} overruled: pass" in page.select_one("#rubric").text
     assert "Passes" in page.select_one(".u-verdict h2").text
     listed = soup(admin.get(f"{EVALS}/judge/overruled"))
     assert "It is polite here." in listed.select_one("tbody").text

@@ -15,6 +15,7 @@ from app.security.access import access
 from app.services.evals import compare as eval_compare
 from app.services.evals import promotion, run_lists
 from app.services.evals.baselines import load_baseline
+from app.services.evals.judging import overrules
 from app.services.evals.judging import queue as judging_queue
 from app.services.evals.promotion import Incomplete
 from app.services.sessions.transcript import RecordNames
@@ -86,10 +87,19 @@ def _page_context(found: Mapping[str, Any]) -> dict[str, Any]:
         "dimensions": sorted(dimensions.items(), key=_dimension_order),
         "counts": [count_steps(one["rows"]) for one in (before, found) if one],
         "sum": _sum(dimensions.values()),
-        "rubric": result.get("rubric"),
         "lowered": was_lowered(result),
-        "judging": "rubric" in result and judging_queue.is_waiting(found["replay"].id, actor=g.actor),
+        **_rubric(found["replay"].id, result.get("rubric")),
     }
+
+
+def _rubric(replay_id: UUID, rubric: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the judge said, whether it still has to, and who overruled it. One query, or none without a rubric."""
+    if rubric is None:
+        return {"rubric": None}
+    if not rubric["dimensions"]:
+        return {"rubric": rubric, "judging": judging_queue.is_waiting(replay_id, actor=g.actor)}
+    overruled = any("overruled" in one for one in rubric["dimensions"].values())
+    return {"rubric": rubric, "by": overrules.overruled_by(replay_id, actor=g.actor) if overruled else {}}
 
 
 def _neighbours(run_id: UUID, golden_id: UUID) -> dict[str, Any] | None:

@@ -100,22 +100,30 @@ def _check(held: Judgement, dimension: str, passed: bool | None, reason: str) ->
 
 
 def _newest(held: Judgement, actor: Actor) -> dict[str, dict[str, Any]]:
-    """What counts now of each overruled dimension."""
-    rows = db.session.execute(
-        select(
-            JudgementOverrule.dimension, JudgementOverrule.passed, JudgementOverrule.reason,
-            JudgementOverrule.created_at, name_of(JudgementOverrule.created_by, actor).label("author"),
-        )
-        .outerjoin(User, User.id == JudgementOverrule.created_by)
+    """What counts now of each overruled dimension. Who said it is kept as an id, and named only for who may read it."""
+    rows = db.session.scalars(
+        select(JudgementOverrule)
         .where(JudgementOverrule.tenant_id == actor.tenant_id, JudgementOverrule.judgement_id == held.id)
         .order_by(JudgementOverrule.created_at, JudgementOverrule.id)
-    )  # fmt: skip
+    )
     return {
         row.dimension: {
-            "passed": row.passed, "reason": row.reason, "by": row.author, "at": row.created_at.isoformat(),
+            "passed": row.passed, "reason": row.reason, "by": str(row.created_by), "at": row.created_at.isoformat(),
         }
         for row in rows
     }  # fmt: skip
+
+
+def overruled_by(session_id: UUID, *, actor: Actor) -> dict[str, str]:
+    """Who overruled each dimension of a replay last. One query."""
+    rows = db.session.execute(
+        select(JudgementOverrule.dimension, name_of(JudgementOverrule.created_by, actor))
+        .join(Judgement, Judgement.id == JudgementOverrule.judgement_id)
+        .outerjoin(User, User.id == JudgementOverrule.created_by)
+        .where(Judgement.tenant_id == actor.tenant_id, Judgement.session_id == session_id)
+        .order_by(JudgementOverrule.created_at, JudgementOverrule.id)
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def list_overrules(page: Page, *, actor: Actor, criteria_set_id: UUID | None = None) -> Slice[Overrule]:
