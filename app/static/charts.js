@@ -40,7 +40,7 @@
     const { column } = layout.meta;
     if (!column) return { ...layout, width: host.clientWidth };
     const left = narrow ? 124 : layout.margin.l;
-    const labels = narrow ? layout.yaxis.ticktext.map((text) => (text.length > 18 ? `${text.slice(0, 17)}…` : text)) : layout.yaxis.ticktext;
+    const labels = narrow ? layout.yaxis.ticktext.map((text) => (text.length > 16 ? `${text.slice(0, 15)}…` : text)) : layout.yaxis.ticktext;
     const columns = Math.round(layout.xaxis.range[1] + 0.5);
     return {
       ...layout,
@@ -142,5 +142,7 @@
   });
   document.addEventListener("upshot:theme", () => drawAll());
   document.addEventListener("htmx:after:swap", () => drawAll());
-  requestAnimationFrame(() => setTimeout(() => drawAll()));
+  const start = () => requestAnimationFrame(() => setTimeout(() => drawAll()));
+  if (document.readyState === "complete") start();
+  else addEventListener("load", start);
 })();

@@ -270,7 +270,11 @@ def test_a_set_that_dropped_since_its_last_scheduled_run_raises_an_alert(
     assert (dropped.set_name, dropped.run_id, dropped.points) == ("default", last.id, 50)
     assert (dropped.before.passed, dropped.before.judged, dropped.now.passed, dropped.now.judged) == (2, 2, 1, 2)
     said = "Dropped from 100% (2 of 2) to 50% (1 of 2) since the last scheduled run."
-    for path, where in (("/tasks", "ul.u-links"), (PAGES, "#sets"), (f"{PAGES}/sets/default", "#page")):
+    for path, where in (
+        ("/tasks", "section[aria-labelledby=dropped]"),
+        (PAGES, "#sets"),
+        (f"{PAGES}/sets/default", "#page"),
+    ):
         with count_queries() as seen:
             page = soup(client.get(path))
         assert len(seen) <= 8, (path, [" ".join(one.split())[:90] for one in seen])

@@ -207,11 +207,14 @@ def compare_columns(matrix: Matrix, baseline: str | None = None) -> Matrix:
 
 
 def _column_before(column: Column, earlier: Sequence[Column]) -> str | None:
-    """The same version without the rows that were tried, or the version before with the same knowledge."""
-    own = [one for one in earlier if one.agent == column.agent and one.context_mode == column.context_mode]
+    """The same version without the rows that were tried, or with frozen knowledge in place of live; else the version
+    before with the same knowledge."""
+    plain = [one for one in reversed(earlier) if one.agent == column.agent and not one.knowledge]
+    same = [one for one in plain if one.version == column.version]
     if column.knowledge:
-        return next((one.key for one in own if one.version == column.version and not one.knowledge), None)
-    return next((one.key for one in reversed(own) if one.version != column.version and not one.knowledge), None)
+        return next((one.key for one in same if one.context_mode == column.context_mode), None)
+    older = [one for one in plain if one.version != column.version and one.context_mode == column.context_mode]
+    return next((one.key for one in [*same, *older]), None)
 
 
 def _count_column(column: Column, letters: Sequence[str], before: str | None, earlier: Sequence[str] | None) -> Column:
