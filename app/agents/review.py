@@ -60,10 +60,9 @@ class Reviewer:
 
     async def run(self) -> str:
         """Review all that is open, and say what was done."""
-        backlog = await self._transact(lambda: runs.begin_run(self.lease.session_id, self.model, actor=self.actor))
+        await self._transact(lambda: runs.begin_run(self.lease.session_id, self.model, actor=self.actor))
         self.wait_days = await self._transact(lambda: get_settings(self.actor).review_wait_days)
-        for agent_id in backlog.by_agent:
-            await self._review_agent(agent_id)
+        await self._review_all()
         if not self.dry_run:
             await self._prove()
         return await self._transact(
@@ -84,26 +83,26 @@ class Reviewer:
             except Problem as refusal:
                 await self.refuse({"what": "prove"}, refusal.detail)
 
-    async def _review_agent(self, agent_id: UUID | None) -> None:
-        """Review the feedback about one agent. Where it came in several parts, the patterns that are spread over them
-        are looked at once more as wholes."""
+    async def _review_all(self) -> None:
+        """Review what is open. Where it came in several parts, the patterns that are spread over them are looked at
+        once more as wholes."""
         after: Signal | None = None
         parts: Counter[UUID] = Counter()
-        while part := await self._load(agent_id, after):
-            parts.update(await self._review_part(part, agent_id))
+        while part := await self._load(after):
+            parts.update(await self._review_part(part))
             after = part[-1]
         spread = [pattern_id for pattern_id, number in parts.items() if number > 1]
         for start in range(0, 0 if self.throttled else len(spread), PATTERNS_AT_ONCE):
             some = spread[start : start + PATTERNS_AT_ONCE]
             rows = await self._transact(partial(load_spread, some, self.now, actor=self.actor))
-            await self._review_part(rows, agent_id, counted=False)
+            await self._review_part(rows, counted=False)
 
-    async def _load(self, agent_id: UUID | None, after: Signal | None) -> list[Signal]:
-        return await self._transact(lambda: load_part(agent_id, after, self.now, actor=self.actor))
+    async def _load(self, after: Signal | None) -> list[Signal]:
+        return await self._transact(lambda: load_part(after, self.now, actor=self.actor))
 
-    async def _review_part(self, part: Sequence[Signal], agent_id: UUID | None, *, counted: bool = True) -> set[UUID]:
+    async def _review_part(self, part: Sequence[Signal], *, counted: bool = True) -> set[UUID]:
         """Decide about a part of the feedback, and return the patterns in it that are still without a rule."""
-        world, known, rules = await self._transact(lambda: self._surroundings(part, agent_id))
+        world, known, rules = await self._transact(lambda: self._surroundings(part))
         plan = await self.threads.call(lambda: self._plan(part, world, known))
         plan = join_returning(plan, rules)
         rejected = [rule for rule in world.rules if rule.rejected]
@@ -125,10 +124,8 @@ class Reviewer:
             await self._note([], considered=len(part), patterns=len(plan.patterns), left_pending=len(left))
         return {saved[id] for id in left if id in saved}
 
-    def _surroundings(
-        self, part: Sequence[Signal], agent_id: UUID | None
-    ) -> tuple[World, list[KnownPattern], dict[UUID, UUID]]:
-        known = load_known(part, agent_id, actor=self.actor)
+    def _surroundings(self, part: Sequence[Signal]) -> tuple[World, list[KnownPattern], dict[UUID, UUID]]:
+        known = load_known(part, actor=self.actor)
         rules = patterns.live_rules([pattern.id for pattern in known], actor=self.actor)
         return load_world(actor=self.actor), known, rules
 

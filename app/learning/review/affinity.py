@@ -40,7 +40,7 @@ IN_WORDS = frozenset(name for name in WEIGHTS if name.endswith("of what was said
 # What happened counts for so much at most; words count for more than in the regression, which saw few that are alike.
 MOST_SHOWN, WORDS_COUNT = 6.0, 1.3
 OPPOSITE = 3.0
-SAME_MOMENT, SAME_WORDS, ENOUGH_WORDS = 6.0, 0.5, 2
+SAME_MOMENT, SAME_WORDS, ENOUGH_WORDS = 6.0, 0.15, 2
 Bags = Sequence[Counter[Any]]
 
 

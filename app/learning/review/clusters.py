@@ -7,6 +7,9 @@ from typing import Any
 
 JOIN = -1.0
 STAY = -2.2
+ENTER = -1.9
+# Among a few rows about one record everything looks rare and alike, so none is drawn into a group.
+FEW = 30
 SURELY = 2.0
 SURE_PAIR = 0.0
 ROUNDS = 3
@@ -78,12 +81,13 @@ def _settle(affinity: Any, home: list[int]) -> list[list[int]]:
     inside = numpy.asarray([[one == place for place in range(len(places))] for one in of], dtype=numpy.float32)
     inside = inside.reshape(len(home), len(places))
     sums = near @ inside
+    enter = ENTER if len(home) >= FEW else JOIN
     for _ in range(ROUNDS if places else 0):
         before = list(of)
         for row in range(len(home)):
             size = inside.sum(axis=0) - inside[row]
             fits = numpy.where(size > 0, sums[row] / numpy.maximum(size, 1), NEVER)
-            best = int(fits.argmax()) if fits.max() > STAY else -1
+            best = int(fits.argmax()) if fits.max() > (STAY if of[row] >= 0 else enter) else -1
             if best != of[row]:
                 _move(row, of[row], best, inside, sums, near)
                 of[row] = best

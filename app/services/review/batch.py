@@ -52,9 +52,9 @@ OPEN = """
  WHERE NOT coalesce(own.is_system, false) AND NOT f.details ? 'retracted_at'
 """
 COUNT = f"""
-SELECT f.agent_id, count(*), count(*) FILTER (WHERE f.occurred_at < %(expired)s),
-       sum(hashtextextended(concat_ws('|', f.id, f.rating, f.comment, f.details, f.status), 0)::numeric)
-{OPEN} GROUP BY f.agent_id ORDER BY f.agent_id NULLS FIRST
+SELECT count(*), count(*) FILTER (WHERE f.occurred_at < %(expired)s),
+       coalesce(sum(hashtextextended(concat_ws('|', f.id, f.rating, f.comment, f.details, f.status), 0)::numeric), 0)
+{OPEN}
 """
 LAST_CHANGE = "SELECT max(updated_at) FROM shared_context WHERE tenant_id = %(tenant)s"
 ROWS = """
@@ -75,7 +75,6 @@ SELECT f.id, f.kind, f.source_type, f.rating, f.origin, f.occurred_at, f.signal,
 """
 PART_OF = f"""
 SELECT f.id {OPEN}
-   AND f.agent_id IS NOT DISTINCT FROM %(agent)s::uuid
    AND (f.occurred_at, f.id) > (%(at)s::timestamptz, %(after)s::uuid)
  ORDER BY f.occurred_at, f.id LIMIT {PART}
 """
@@ -136,7 +135,7 @@ SELECT r.id, r.type, r.content, r.context, r.agent_id, r.entity_type_id, r.state
 """
 KNOWN = f"""
 SELECT id, label FROM feedback_patterns
- WHERE tenant_id = %(tenant)s AND agent_id IS NOT DISTINCT FROM %(agent)s::uuid
+ WHERE tenant_id = %(tenant)s
  ORDER BY last_seen_at DESC, id DESC LIMIT {MAX_KNOWN}
 """
 SAMPLED = f"""
@@ -155,15 +154,11 @@ SELECT f.id {OPEN}
 
 @dataclass(frozen=True)
 class Backlog:
-    """How much is open, by agent. `fingerprint` changes when any of it does, when a row has waited long enough, or when
-    knowledge changed."""
+    """How much is open. `fingerprint` changes when any of it does, when a row has waited long enough, or when knowledge
+    changed."""
 
-    by_agent: Mapping[UUID | None, int]
+    total: int
     fingerprint: str
-
-    @property
-    def total(self) -> int:
-        return sum(self.by_agent.values())
 
 
 @dataclass(frozen=True)
@@ -177,16 +172,15 @@ class World:
 
 def load_backlog(now: datetime, wait_days: int, *, actor: Actor) -> Backlog:
     """Count what is open. Two queries."""
-    rows = run(COUNT, _given(now, actor) | {"expired": now - timedelta(days=wait_days)})
+    [(total, expired, hashed)] = run(COUNT, _given(now, actor) | {"expired": now - timedelta(days=wait_days)})
     changed = run(LAST_CHANGE, {"tenant": actor.tenant_id})[0][0]
-    marks = (sum(row[1] for row in rows), sum(row[2] for row in rows), sum(int(row[3]) for row in rows), changed)
-    return Backlog({row[0]: row[1] for row in rows}, "|".join(map(str, marks)))
+    return Backlog(total, "|".join(map(str, (total, expired, int(hashed), changed))))
 
 
-def load_part(agent_id: UUID | None, after: Signal | None, now: datetime, *, actor: Actor) -> list[Signal]:
-    """The next open rows about an agent, the oldest first. Four queries."""
+def load_part(after: Signal | None, now: datetime, *, actor: Actor) -> list[Signal]:
+    """The next open rows, the oldest first. Rows about several agents may complain about one thing. Four queries."""
     place = {"at": after.occurred_at if after else BEGINNING, "after": after.id if after else UUID(int=0)}
-    found = run(PART_OF, _given(now, actor) | place | {"agent": agent_id})
+    found = run(PART_OF, _given(now, actor) | place)
     return load_signals([row[0] for row in found], actor=actor)
 
 
@@ -214,13 +208,13 @@ def _agent(id: UUID, slug: str, name: str, stored: dict[str, Any]) -> Agent:
     return Agent(id, slug, name, config.instructions, (*ours, *own))
 
 
-def load_known(signals: Sequence[Signal], agent_id: UUID | None, *, actor: Actor) -> list[KnownPattern]:
+def load_known(signals: Sequence[Signal], *, actor: Actor) -> list[KnownPattern]:
     """Earlier patterns that say something near to what these rows say, each with its latest rows. At most five
     queries."""
     import numpy
 
     texts = [text for signal in signals if (text := words_of(signal))]
-    known = run(KNOWN, {"tenant": actor.tenant_id, "agent": agent_id})
+    known = run(KNOWN, {"tenant": actor.tenant_id})
     if not known or not texts:
         return []
     labels = numpy.asarray(embed([row[1] for row in known]), dtype=numpy.float32)
