@@ -118,7 +118,7 @@ def test_a_harmful_row_is_flagged_with_its_sessions(
     assert len(soup(client.get(f"{URL}?harmful=no")).select("article[data-row]")) == 1
     shown = soup(client.get(f"{URL}/{bad}")).select_one(f"#observed-{bad}")
     words = " ".join(shown.get_text(" ", strip=True).split())
-    assert "With this row 30 12 40%" in words
+    assert "With this row 30 sessions 12 negative 40%" in words
     assert "+40 points of negative feedback with it, 95% CI +21 to +58" in words
     assert len(shown.select("li a")) == 12
     assert soup(client.get(f"{URL}/{fine}")).select_one(f"#observed-{fine}").select("li a") == []
