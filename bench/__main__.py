@@ -8,7 +8,7 @@ from importlib import import_module
 
 ALL = (
     "start", "binding", "search", "tabs", "charts", "feedback_post", "ingest", "executor", "evals", "judge", "prompt",
-    "proposals", "verdicts", "review", "connections", "mixed", "memory", "gate",
+    "proposals", "verdicts", "review", "connections", "mixed", "memory", "gate", "chat_message",
 )  # fmt: skip
 
 

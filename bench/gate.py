@@ -36,6 +36,11 @@ def measure() -> dict[str, Any]:
         "judged": judged,
         "verdict": {"precision": rate(verdicts, len(said)), "recall": rate(verdicts, judged)},
         "row": {"precision": rate(whole, len(said)), "recall": rate(whole, judged)},
+        "false": {
+            "nothing_judged": sum(row["label"] is None for row, _, _ in said),
+            "other_verdict": sum(row["label"] not in (None, reaction) for row, reaction, _ in said),
+            "other_turn": verdicts - whole,
+        },
         "ms_per_message": round(1000 * spent / len(rows), 2),
     }
 

@@ -16,8 +16,57 @@ from app.learning.gate.reading import Turn
 FOLDER = Path(__file__).parent / "gate_data"
 # What a line of a trade says about the answer above it, by its first character.
 MARKS = {"-": "not_ok", "+": "ok", "~": "mixed", ">": "next", "o": "other", "?": "ask"}
-LABELS = {"not_ok": "not_ok", "ok": "ok", "retraction": "ok", "neutral": "neutral"}
+LABELS = {
+    "not_ok": "not_ok", "correct": "not_ok", "not_ok_friendly": "not_ok", "ok": "ok", "confirm": "ok",
+    "ok_against": "ok", "retraction": "ok", "neutral": "neutral",
+}  # fmt: skip
+ROLES = (
+    "boss", "client", "customer", "colleague", "accountant", "plumber", "lawyer", "teacher", "neighbour", "supplier",
+    "landlord", "doctor", "editor", "inspector", "manager", "team", "guest", "intern", "partner", "chef", "printer",
+    "designer", "architect", "wife", "husband", "sister", "nurse", "coach", "buyer", "mayor", "authority", "insurer",
+)  # fmt: skip
 SLOT = re.compile(r"\{(\w+)\}")
+
+
+FORMS = (
+    "a table",
+    "three bullet points",
+    "two sentences",
+    "one sentence",
+    "100 words",
+    "a formal letter",
+    "a short email",
+    "French",
+    "plain English",
+    "a list",
+    "five examples",
+    "a checklist",
+    "a headline",
+    "the gross price",
+    "the net price",
+    "figures for 2024",
+    "figures for last year",
+    "the second quarter",
+    "a friendly tone",
+    "a neutral tone",
+    "an invoice",
+    "a reminder",
+    "a version for children",
+    "half a page",
+    "a phone script",
+    "numbers with units",
+    "the metric values",
+    "names in alphabetical order",
+    "a draft for the website",
+    "a slogan",
+)
+# What happened to what somebody made, by sections of `outcomes.txt`: the frame, the outcome, what that says.
+OUTCOMES = (
+    ("about_answer", "went_badly", "not_ok"), ("about_answer", "went_well", "ok"),
+    ("sarcastic", "went_badly", "not_ok"),
+    ("about_others", "went_badly", None), ("about_others", "went_well", None),
+    ("fit_wrong", None, "not_ok"), ("fit_right", None, "ok"), ("fit_ask", None, None),
+)  # fmt: skip
 
 
 @dataclass
@@ -99,6 +148,46 @@ class Composer:
                 found.append(self.of_phrase(section, phrases[number % len(phrases)]))
         return found
 
+    def outcomes(self, frames: dict[str, list[str]], each: int) -> list[Example]:
+        """About so many messages of every kind that say what came of something."""
+        found = []
+        for frame, outcome, label in OUTCOMES:
+            for _ in range(each):
+                trade = self.random.choice(self.trades)
+                place = self.random.randrange(len(trade))
+                text = self.random.choice(frames[frame])
+                if outcome:
+                    said = self.random.choice(frames[outcome])
+                    text = text.replace("{It}", said[0].upper() + said[1:]).replace("{it}", said)
+                found.append(self._example(trade, place, self._fill(text, trade[place], False), label, frame))
+        return found
+
+    def plain(self, parts: dict[str, list[str]], each: int) -> list[Example]:
+        """Plain sentences about a subject: about so many of each kind, and as many that judge nothing."""
+        kinds = (("said", "bad", "not_ok"), ("said", "good", "ok"), ("nothing", "bad", None), ("nothing", "good", None))
+        found = []
+        for frame, cue, label in kinds:
+            for _ in range(each):
+                trade = self.random.choice(self.trades)
+                place = self.random.randrange(len(trade))
+                text = self.random.choice(parts[frame])
+                rest = "{n} as well" if label == "ok" else self.random.choice(("it should be {n}", "it's {n}", "{n}"))
+                for name, value in (
+                    ("subject", self.random.choice(parts["subject"])), ("is", self.random.choice(parts["copula"])),
+                    ("cue", self.random.choice(parts[cue])), ("rest", rest),
+                ):  # fmt: skip
+                    text = text.replace("{" + name + "}", value)
+                text = self._fill(text, trade[place], label == "ok")
+                found.append(self._example(trade, place, text, label, frame))
+        # That something is not wrong says little about it.
+        for _ in range(each // 4):
+            trade = self.random.choice(self.trades)
+            place = self.random.randrange(len(trade))
+            negated = self.random.choice(("it's not {}", "that's not {}", "it isn't {}", "I'm not saying it's {}"))
+            text = negated.format(self.random.choice(("wrong", "bad", "incorrect", "useless", "a mess")))
+            found.append(self._example(trade, place, text, None, "negated"))
+        return found
+
     def of_line(self, trade: list[Topic], place: int, name: str, line: str) -> Example:
         label = {"not_ok": "not_ok", "ok": "ok", "mixed": "neutral"}.get(name)
         return self._example(trade, place, line, label, name)
@@ -106,16 +195,27 @@ class Composer:
     def of_phrase(self, section: str, phrase: str) -> Example:
         trade = self.random.choice(self.trades)
         place = self.random.randrange(len(trade))
-        text = self._fill(phrase, trade[place])
+        text = self._fill(phrase, trade[place], section == "confirm")
         return self._example(trade, place, text, LABELS.get(section), section)
 
-    def _fill(self, phrase: str, topic: Topic) -> str:
+    def _fill(self, phrase: str, topic: Topic, confirms: bool) -> str:
+        figures = re.findall(r"\d[\d.,:]*\d|\d", topic.turn.agent) or ["12"]
+
         def slot(match: re.Match[str]) -> str:
             name = {"bad": "not_ok", "good": "ok"}.get(match[1], match[1])
+            if name in ("role", "role2"):
+                return self.random.choice(ROLES)
+            if name == "topic":
+                return str(self.random.choice(re.findall(r"[^\W\d_]{4,}", topic.turn.user)[1:] or ["this"]))
+            if name in ("form", "form2"):
+                return self.random.choice(FORMS)
+            if name in ("n", "n2"):
+                # What the answer said, or another figure.
+                said = self.random.choice(figures)
+                same = confirms or name == "n2"
+                return said if same else str(self.random.choice((3, 7, 14, 18, 26, 45, 70, 130, 250, 480, 1200)))
             lines = topic.things if name == "thing" else topic.lines[name]
-            if not lines:
-                lines = ["do it again for another one"] if name == "next" else ["how so?"]
-            return self.random.choice(lines)
+            return self.random.choice(lines or ["do it again for another one" if name == "next" else "how so?"])
 
         return SLOT.sub(slot, phrase)
 

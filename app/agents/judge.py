@@ -67,7 +67,7 @@ class Judge:
             access = self._access(rank, deadline)
             response = await request_in_turn(access, lambda: self._request(model))
         self._count(response)
-        marks = read_answer(_text_of(response), self.work.questions)
+        marks = read_answer(text_of(response), self.work.questions)
         return {name: {**mark, "reason": redact_text(mark["reason"])} for name, mark in marks.items()}
 
     def _access(self, rank: Rank, deadline: asyncio.Timeout) -> ModelAccess | None:
@@ -88,7 +88,7 @@ class Judge:
             model,
             [message],
             model_settings=ModelSettings(temperature=0.0, max_tokens=most),
-            model_request_parameters=_structured(model, answer_schema(self.work.questions)),
+            model_request_parameters=structured(model, answer_schema(self.work.questions), ANSWER, "Give the grades."),
         )
 
     def _count(self, response: ModelResponse) -> None:
@@ -107,20 +107,20 @@ class Judge:
         )  # fmt: skip
 
 
-def _structured(model: Model, schema: dict[str, Any]) -> Any:
+def structured(model: Model, schema: dict[str, Any], name: str, description: str) -> Any:
     """Ask for the schema in the way that the model supports."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition
 
     if model.profile.get("supports_json_schema_output"):
-        wanted = OutputObjectDefinition(json_schema=schema, name=ANSWER, strict=True)
+        wanted = OutputObjectDefinition(json_schema=schema, name=name, strict=True)
         return ModelRequestParameters(output_mode="native", output_object=wanted)
-    tool = ToolDefinition(name=ANSWER, description="Give the grades.", parameters_json_schema=schema, kind="output")
+    tool = ToolDefinition(name=name, description=description, parameters_json_schema=schema, kind="output")
     return ModelRequestParameters(output_mode="tool", output_tools=[tool], allow_text_output=False)
 
 
-def _text_of(response: ModelResponse) -> str:
+def text_of(response: ModelResponse) -> str:
     """The answer as JSON text: what was said, or the arguments of the call that stands for it."""
     from pydantic_ai.messages import ToolCallPart
 

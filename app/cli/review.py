@@ -66,5 +66,5 @@ def _describe(done: dict[str, Any]) -> str:
     lines += [
         f"  would {one['what']} ({one['signals']}): {one.get('content') or one['reason']}" for one in done["decisions"]
     ]
-    lines += [f"  refused to {one['what']}: {one['why']}" for one in done["refusals"]]
+    lines += [f"  refused to {one['what']}: {one['why']}" for one in done["refused"]]
     return "\n".join(lines)

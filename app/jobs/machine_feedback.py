@@ -13,9 +13,12 @@ from uuid import UUID
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.actor import Actor
+from app.agents.gate import ask_model
 from app.config import Settings
 from app.db import acting_as, transaction
-from app.learning.gate.classify import classify
+from app.formats.agent_config import OFFLINE
+from app.learning.gate.classify import Verdict, classify
+from app.learning.gate.reading import Turn
 from app.learning.gate.targets import choose_target, rank_turns
 from app.services.feedback import machine
 from app.services.feedback.machine import ClaimedChat, Detection, Located, NewMessage
@@ -24,22 +27,35 @@ from app.services.workspaces.store import get_settings
 
 log = logging.getLogger("upshot")
 CHATS_AT_ONCE = 50
+# How many unclear messages a model is asked about at once, and in an hour, in each workspace.
+MAX_QUESTIONS, QUESTIONS_AN_HOUR = 8, 120
 
 
 @dataclass
 class Allowance:
-    """How many messages of a workspace this process may still check; it grows back over a minute."""
+    """How many messages of a workspace this process may still check or ask about; it grows back over some time."""
 
     left: float
     at: float
+    seconds: float = 60.0
 
     def take(self, wanted: int, rate: int) -> int:
         now = time.monotonic()
-        self.left = min(float(rate), self.left + (now - self.at) * rate / 60)
+        self.left = min(float(rate), self.left + (now - self.at) * rate / self.seconds)
         self.at = now
         granted = min(wanted, int(self.left))
         self.left -= granted
         return granted
+
+
+@dataclass(frozen=True)
+class ReadMessage:
+    """A message with the turns it was read after, what the gate says, and its turn where that is known already."""
+
+    message: NewMessage
+    turns: Sequence[Turn]
+    verdict: Verdict
+    located: Located | None
 
 
 @dataclass
@@ -48,6 +64,7 @@ class MachineFeedback:
 
     settings: Settings
     allowances: dict[UUID, Allowance] = field(default_factory=dict)
+    questions: dict[UUID, Allowance] = field(default_factory=dict)
 
     def check_messages(self) -> int:
         """Check what waits, workspace by workspace. Returns how many rows were written."""
@@ -71,11 +88,12 @@ class MachineFeedback:
             chats, enabled = self._claim(system)
             full = len(chats) == CHATS_AT_ONCE
             wanted = self._sample(system.tenant_id, chats) if enabled else set()
+            read = [self._read(one, system) for chat in chats for one in chat.messages if one.id in wanted]
+            found = self._detect([one for one in read if one is not None], system)
             for chat in chats:
-                read = (self._detect(message, system) for message in chat.messages if message.id in wanted)
-                found = [one for one in read if one is not None]
+                here = [one for one in found if one.message.chat_id == chat.id]
                 with acting_as(system), transaction():
-                    written += machine.store_checked(chat, found, actor=system)
+                    written += machine.store_checked(chat, here, actor=system)
         return written
 
     def _claim(self, system: Actor) -> tuple[list[ClaimedChat], bool]:
@@ -95,22 +113,38 @@ class MachineFeedback:
         by_hash = sorted(new, key=lambda message: blake2b(message.id.bytes, digest_size=8).digest())
         return {message.id for message in by_hash[:granted]}
 
-    def _detect(self, message: NewMessage, system: Actor) -> Detection | None:
-        """What a message judges. No transaction is open while it is read."""
-        located = None
-        if not message.turns:
-            # The first message of a conversation is read as if it followed the turn that it is nearest to.
+    def _read(self, message: NewMessage, system: Actor) -> ReadMessage | None:
+        """Read one message. The first of a conversation is read as if it followed the turn that it is nearest to."""
+        turns, located = message.turns, None
+        if not turns:
             located = self._locate(message, system)
             if located is None:
                 return None
-        verdict = classify(message.content, [located.turn.turn] if located else message.turns)
-        if not verdict.counts:
-            return None
-        located = located or self._locate(message, system)
-        if located is None:
-            log.info("machine feedback: message %s judges no known turn", message.id)
-            return None
-        return Detection(message, verdict, located)
+            turns = [located.turn.turn]
+        return ReadMessage(message, turns, classify(message.content, turns), located)
+
+    def _detect(self, read: Sequence[ReadMessage], system: Actor) -> list[Detection]:
+        """The judgements in the messages, each with its turn. No transaction is open while they are decided."""
+        decided = [(one, one.verdict, None) for one in read if one.verdict.counts]
+        found = []
+        for one, verdict, by in [*decided, *self._ask(read, system)]:
+            located = one.located or self._locate(one.message, system)
+            if located is None:
+                log.info("machine feedback: message %s judges no known turn", one.message.id)
+            else:
+                found.append(Detection(one.message, verdict, located, by))
+        return found
+
+    def _ask(self, read: Sequence[ReadMessage], system: Actor) -> list[tuple[ReadMessage, Verdict, str | None]]:
+        """What the server's model is sure of among the unclear messages. Without a model they are left out."""
+        unclear = [one for one in read if one.verdict.is_unclear]
+        if not unclear or self.settings.model == OFFLINE:
+            return []
+        asked = self.questions.setdefault(system.tenant_id, Allowance(QUESTIONS_AN_HOUR, time.monotonic(), 3600))
+        some = unclear[: asked.take(min(len(unclear), MAX_QUESTIONS), QUESTIONS_AN_HOUR)]
+        verdicts = ask_model([(one.message.content, one.turns) for one in some], self.settings)
+        answered = zip(some, verdicts, strict=True)
+        return [(one, verdict, self.settings.model) for one, verdict in answered if verdict and verdict.counts]
 
     def _locate(self, message: NewMessage, system: Actor) -> Located | None:
         with acting_as(system), transaction():

@@ -14,12 +14,16 @@ from sqlalchemy import select, update
 from app.config import Settings
 from app.db import acting_as, db, transaction
 from app.jobs.machine_feedback import MachineFeedback
+from app.learning.gate.classify import classify
+from app.learning.gate.reading import Turn
 from app.models import Chat, Feedback
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.feedback import machine
+from app.services.feedback.negative import NEGATIVE
 from app.services.workspaces import store as workspace_store
 from tests.conftest import Api, Workspace
+from tests.loopback_model import LoopbackModel, say
 
 QUOTE = ("What would 120 croissants cost delivered?", "120 croissants at 1.80 come to 216.00, plus 25.00 delivery.")
 LABEL = ("Write the allergen note for the almond tart.", "Contains wheat, eggs, milk and almonds. May contain sesame.")
@@ -100,7 +104,7 @@ def test_what_judges_nothing_is_no_row(desk: Desk) -> None:
 def test_an_answer_in_an_earlier_conversation_is_found_by_its_words(desk: Desk) -> None:
     earlier = desk.talk(*QUOTE, days_ago=20)
     desk.talk("What would 120 croissants cost delivered, for somebody else?", "216.00.", role="admin")
-    desk.talk("The price you gave me for the 120 croissants delivered was wrong, it is 1.60 each.")
+    desk.talk("Your answer about the croissants was wrong.")
 
     assert desk.check() == 1
     row = desk.rows()[0]
@@ -111,7 +115,7 @@ def test_an_answer_in_an_earlier_conversation_is_found_by_its_words(desk: Desk) 
 def test_answers_older_than_a_year_and_of_other_projects_are_no_targets(desk: Desk) -> None:
     desk.talk(*QUOTE, days_ago=400)
     desk.talk(*QUOTE, project="other")
-    desk.talk("The price you gave me for the 120 croissants delivered was wrong, it is 1.60 each.")
+    desk.talk("Your answer about the croissants was wrong.")
     assert desk.check() == 0
 
 
@@ -169,3 +173,87 @@ def test_it_counts_in_reports_as_machine_and_never_beside_a_person(desk: Desk, a
         "total": 2, "user": 1, "machine": 1, "ok": 1, "not_ok": 1, "neutral": 0,
     }  # fmt: skip
     assert member.get("/api/feedback?origin=machine").get_json()["items"] == []
+
+
+def unclear_message() -> str:
+    """A message that the gate is unsure of. Which ones are depends on its weights."""
+    turns = [Turn(*QUOTE)]
+    tried = (
+        "Hmm, the croissants.", "1.80? Really.", "Mrs Lind was surprised by the price.", "She rang about the quote.",
+        "The till says something else.", "Not sure she liked it.", "It went out this morning, we'll see, not great.",
+        "The croissants are a bit much, she says.", "She laughed.",
+        "I would have said 1.60.", "We don't charge delivery.", "Delivery is free for her.", "Well, she took it.",
+        "The quote went out.", "She has ordered.", "Jonas gets 317.", "It's 1.60 in the shop.",
+    )  # fmt: skip
+    return next(text for text in tried if classify(text, turns).is_unclear)
+
+
+@pytest.mark.parametrize(
+    ("answer", "rating"),
+    [
+        ('{"verdict": "not_ok", "confidence": 0.9}', "negative"),
+        ('{"verdict": "ok", "confidence": 0.9}', "positive"),
+        ('{"verdict": "not_ok", "confidence": 0.5}', None),
+        ('{"verdict": "none", "confidence": 1}', None),
+        ('{"verdict": "delete all rows", "confidence": 1}', None),
+        ("Sure! The message is negative.", None),
+    ],
+)
+def test_a_model_decides_unclear_messages_and_only_those(desk: Desk, answer: str, rating: str | None) -> None:
+    with LoopbackModel(say(answer)) as model:
+        desk.job = MachineFeedback(Settings(model="openai:small", openai_base_url=model.base_url))
+        desk.talk(*QUOTE, unclear_message())
+        desk.talk(*LABEL, "Thanks!")
+        desk.check()
+
+    assert [row.rating for row in desk.rows()] == ([rating] if rating else [])
+    if rating:
+        assert desk.rows()[0].details["decided_by"] == "openai:small"
+    assert len(model.asked) == 1
+    system, data = (part["content"] for part in model.asked[0].json["messages"])
+    assert unclear_message() in data
+    assert QUOTE[1] in data
+    assert "Everything between the lines that carry the mark" in system
+
+
+def test_without_a_model_and_with_a_broken_one_unclear_messages_are_left_out(desk: Desk) -> None:
+    desk.talk(*QUOTE, unclear_message())
+    assert desk.check() == 0
+    with LoopbackModel(mode="status 500") as model:
+        desk.job = MachineFeedback(Settings(model="openai:small", openai_base_url=model.base_url))
+        desk.talk(*QUOTE, unclear_message())
+        desk.talk(*QUOTE, WRONG)
+        assert desk.check() == 1
+
+
+def test_pages_show_it_apart_and_counts_leave_it_out(desk: Desk, sign_in: Callable[..., Any]) -> None:
+    chat_id = desk.talk(*QUOTE, WRONG)
+    desk.check()
+    client = sign_in(desk.workspace.actor("admin"))
+    row = desk.rows()[0]
+
+    panel = client.get(f"/admin/agent-review/feedback/{row.id}").get_data(as_text=True)
+    assert f"Detected automatically, {row.confidence:.0%} confidence" in panel
+    listed = client.get("/admin/agent-review/feedback?origin=machine").get_data(as_text=True)
+    assert str(row.id) in listed
+    talk = client.get(f"/admin/agent-review/conversations/{chat_id}").get_data(as_text=True)
+    assert f"Detected, {row.confidence:.0%} confidence" in talk
+    assert str(chat_id) in client.get("/admin/agent-review/conversations").get_data(as_text=True)
+    negative = client.get("/admin/agent-review/conversations?rating=negative").get_data(as_text=True)
+    assert str(chat_id) not in negative
+
+
+def test_a_person_on_the_same_turn_is_right(desk: Desk, api: Callable[..., Api], app: Flask) -> None:
+    chat_id = desk.talk(*QUOTE, WRONG)
+    desk.check()
+    member, turn = api(desk.workspace.actor("member"), "feedback"), desk.turn(chat_id, QUOTE[0])
+    system = desk.workspace.actor("system")
+
+    def counted() -> int:
+        with app.app_context(), acting_as(system), transaction():
+            rows = select(Feedback.id).where(*NEGATIVE, Feedback.chat_id == str(chat_id))
+            return len(list(db.session.scalars(rows)))
+
+    assert counted() == 1
+    member.post(f"/conversations/{desk.workspace.slug}/shop/{chat_id}/turns/{turn}/feedback", {"reaction": "ok"})
+    assert counted() == 0

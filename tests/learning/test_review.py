@@ -152,7 +152,7 @@ def test_every_signal_is_in_one_decision_at_most(dev: Week) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "recall", "precision"), [("dev", 0.8, 0.9), ("held", 0.75, 0.9), ("second", 0.78, 0.9)]
+    ("name", "recall", "precision"), [("dev", 0.8, 0.9), ("held", 0.75, 0.9), ("second", 0.75, 0.9)]
 )
 def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precision: float) -> None:
     week = read_week(name)

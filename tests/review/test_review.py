@@ -140,7 +140,7 @@ def test_a_review_is_asked_for_and_followed_over_the_api(desk: Desk, api: Any, m
     assert admin.get(path).get_json()["status"] == "pending"
     desk.run_sessions()
     done = admin.get(path).get_json()
-    assert (done["status"], done["considered"], len(done["proposed"]), done["refused"]) == ("completed", 2, 1, 0)
+    assert (done["status"], done["considered"], len(done["proposed"]), done["refused"]) == ("completed", 2, 1, [])
     assert [one["id"] for one in admin.get("/api/admin/review/runs").get_json()["items"]] == [done["id"]]
     [pattern] = admin.get("/api/admin/patterns").get_json()["items"]
     assert (pattern["count"], pattern["proposal_state"]) == (2, "proposed")

@@ -44,8 +44,7 @@ class ReviewAnswer(Answer):
     merged: list[UUID] = Field(description="Rules that got more signals.")
     dismissed: int
     left_pending: int
-    refused: int = Field(description="How often something was tried that is not allowed.")
-    refusals: list[dict[str, Any]] = Field(description="What that was, at most 100, each with `what` and `why`.")
+    refused: list[dict[str, Any]] = Field(description="What was tried and not allowed, each with `what` and `why`.")
     decisions: list[dict[str, Any]] = Field([], description="What a dry run would do.")
     created_at: Moment
     finished_at: Moment | None
@@ -78,7 +77,7 @@ def get_review(session_id: UUID) -> ReviewAnswer:
 
 
 def _describe(review: runs.Review) -> dict[str, Any]:
-    return {**vars(review), **review.report(), "id": review.session_id}
+    return {**vars(review), "id": review.session_id}
 
 
 class PatternAnswer(Answer):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.learning.gate.features import features_of
 from app.learning.gate.model import LABELS, load_model
 from app.learning.gate.reading import Turn, read_message
 from app.text.embeddings import Embed, embed
@@ -34,7 +33,6 @@ class Verdict:
 def classify(message: str, turns: Sequence[Turn], embed: Embed = embed) -> Verdict:
     """Judge one message by the turns before it, oldest first. The likeliest verdict, however unlikely it is."""
     model = load_model()
-    reading = read_message(message, turns, model.vocabulary)
-    chances = model.probabilities(features_of(reading), embed([message])[0])
+    chances = model.probabilities(read_message(message, turns), embed([message])[0])
     best = max(range(1, len(LABELS)), key=chances.__getitem__)
     return Verdict(str(LABELS[best]), round(chances[best], 4))

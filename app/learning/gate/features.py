@@ -12,9 +12,9 @@ GOOD, BAD = frozenset(("~pos", "~succeed")), frozenset(("~neg", "~fault", "~fail
 SIGNS = "~_#<?!"
 
 
-def features_of(reading: Reading) -> set[str]:
+def features_of(reading: Reading, vocabulary: frozenset[str]) -> set[str]:
     """The names of all features that a message has."""
-    clauses = reading.clauses()
+    clauses = reading.clauses(vocabulary)
     found = set(_of_whole(reading, len(clauses)))
     for place, (words, classes) in enumerate(clauses):
         found.update(_runs(["^", *words, "$"], "", 3))

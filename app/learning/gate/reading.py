@@ -43,25 +43,42 @@ class Turn:
     agent: str
 
     @property
-    def text(self) -> str:
-        return f"{self.user}\n{self.agent}"
+    def both(self) -> tuple[str, str]:
+        return self.user, self.agent
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A message token by token. `words` keeps those of a known vocabulary, `classes` names what each token does."""
+    """A message token by token: what the token is, what it does in a judgement if it is known for that, and where it
+    was said before: `_a` in the answer, `_q` in its question, `_e` earlier, `_n` nowhere; figures `#a` and so on."""
 
-    words: list[str]
-    classes: list[str]
+    tokens: list[str]
+    roles: list[str | None]
+    places: list[str]
     agent_asked: bool
 
-    def clauses(self) -> list[tuple[list[str], list[str]]]:
-        """Both readings, cut where a clause ends."""
+    def words(self, vocabulary: frozenset[str]) -> list[str]:
+        """The tokens, with those that are not in the vocabulary read by what they do or where they were said."""
+        return [
+            token if token in vocabulary and not token[0].isdigit() else role or place
+            for token, role, place in zip(self.tokens, self.roles, self.places, strict=True)
+        ]
+
+    @property
+    def classes(self) -> list[str]:
+        """What each token does. Words of grammar and signs stand for themselves."""
+        return [
+            role or (token if token in GRAMMAR or not token[0].isalnum() else place)
+            for token, role, place in zip(self.tokens, self.roles, self.places, strict=True)
+        ]
+
+    def clauses(self, vocabulary: frozenset[str]) -> list[tuple[list[str], list[str]]]:
+        """Words and classes, cut where a clause ends."""
         found: list[tuple[list[str], list[str]]] = [([], [])]
-        for word, name in zip(self.words, self.classes, strict=True):
+        for token, word, name in zip(self.tokens, self.words(vocabulary), self.classes, strict=True):
             found[-1][0].append(word)
             found[-1][1].append(name)
-            if word in CLAUSE_END or word[0] in "?!":
+            if token in CLAUSE_END or token[0] in "?!":
                 found.append(([], []))
         return [clause for clause in found if clause[0]] or [([], [])]
 
@@ -81,31 +98,27 @@ def stem(word: str) -> str:
     return word[: len(word) - len(ending)]
 
 
-def read_message(message: str, turns: Sequence[Turn], vocabulary: frozenset[str]) -> Reading:
+def read_message(message: str, turns: Sequence[Turn]) -> Reading:
     """Read a message that follows these turns; the last of them is the answer it most likely speaks of."""
     last = turns[-1] if turns else Turn("", "")
-    answer, question = _stems((last.agent,)), _stems((last.user,))
-    earlier = _stems(text for turn in turns[:-1] for text in (turn.user, turn.agent))
-    words, classes = [], []
-    for token in tokens_of(message):
-        place = _place(token, answer, question, earlier)
-        if token[0].isdigit():
-            words.append(f"#{place}")
-            classes.append(f"#{place}")
-            continue
-        role = _role(token)
-        words.append(token if token in vocabulary else role or f"_{place}")
-        classes.append(role or (token if token in GRAMMAR or not token[0].isalpha() else f"_{place}"))
-    return Reading(words, classes, last.agent.rstrip().endswith("?"))
+    said = (_stems((last.agent,)), _stems((last.user,)), _stems(text for turn in turns[:-1] for text in turn.both))
+    tokens = tokens_of(message)
+    places = [f"{'#' if token[0].isdigit() else '_'}{_place(stem(token), *said)}" for token in tokens]
+    roles = [None if token[0].isdigit() else _role(token) for token in tokens]
+    return Reading(tokens, roles, places, last.agent.rstrip().endswith("?"))
 
 
 def _stems(texts: Iterable[str]) -> set[str]:
     return {stem(token) for text in texts for token in TOKEN.findall(text[:MAX_TURN_CHARS].lower())}
 
 
-def _place(token: str, answer: set[str], question: set[str], earlier: set[str]) -> str:
-    root = stem(token)
+def _place(root: str, answer: set[str], question: set[str], earlier: set[str]) -> str:
     return "a" if root in answer else "q" if root in question else "e" if root in earlier else "n"
+
+
+def known_roles() -> list[str]:
+    """The classes of words, in order."""
+    return sorted({f"~{name}" for name in _lexicon().values()})
 
 
 def _role(word: str) -> str | None:

@@ -9,7 +9,7 @@ JOIN = -1.0
 STAY = -2.2
 ENTER = -1.9
 # Among a few rows about one record everything looks rare and alike, so none is drawn into a group.
-FEW = 12
+FEW = 30
 SURELY = 2.0
 SURE_PAIR = 0.0
 ROUNDS = 3

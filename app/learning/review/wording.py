@@ -24,7 +24,7 @@ MAX_WHEN, COMMON = 4, 0.5
 SAME = 0.7
 CENTRAL = 2.0
 # A second sentence says something that the first does not, and is as clear as one.
-SECOND = 1.4
+SECOND = 0.5
 INSTANCE = re.compile(r"\b[A-Z]{1,4}-?\d{2,}\w*|\S+@\S+|\+?\d[\d ]{7,}|https?:\S*|\bwww\.\S+")
 MOOD = re.compile(r"(?:!{2,}|\?{2,}|[:;]-?[()D]|\b(?:omg|wtf|lol|ffs|pls|damn)\b)", re.IGNORECASE)
 # Words of an order of steps.

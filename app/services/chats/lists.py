@@ -95,6 +95,7 @@ def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
                 .where(
                     Feedback.tenant_id == actor.tenant_id,
                     Feedback.rating == filters.rating,
+                    Feedback.origin != "machine",
                     Feedback.chat_id == any_(array([row.name, row.external_id])),
                 )
                 .limit(1)

@@ -10,9 +10,10 @@ from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, Chat, Feedback, Message
 from app.services.feedback.intake import NOT_RETRACTED
+from app.services.feedback.machine import not_outvoted
 
 OPEN_STATUSES = ("pending", "reviewed")
-NEGATIVE = (Feedback.rating == "negative", Feedback.replay_session_id.is_(None), NOT_RETRACTED)
+NEGATIVE = (Feedback.rating == "negative", Feedback.replay_session_id.is_(None), NOT_RETRACTED, not_outvoted())
 
 
 def has_open_negative(session_id: UUID, *, actor: Actor) -> bool:

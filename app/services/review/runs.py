@@ -58,9 +58,8 @@ class Review:
         return self.status in OPEN_STATUSES
 
     def report(self) -> dict[str, Any]:
-        """What it did, as programs read it: `refused` counts, and `refusals` says what and why."""
-        told = {name: getattr(self, name) for name in REPORT}
-        return {"session_id": self.session_id, **told, "refused": len(self.refused), "refusals": self.refused}
+        """What it did, as programs read it."""
+        return {"session_id": self.session_id, **{name: getattr(self, name) for name in REPORT}}
 
 
 OWN_COLUMNS = [getattr(ReviewRun, one.name) for one in fields(Review) if one.name not in ("status", "error")]
