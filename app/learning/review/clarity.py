@@ -75,5 +75,8 @@ def opens_an_order(text: str) -> bool:
 
 
 def clearest(signals: Iterable[Signal], terms: Terms) -> list[Signal]:
-    """Signals with the clearest first: an admin's flag, an edit, a reason, a comment; then by what they say."""
-    return sorted(signals, key=lambda signal: (not signal.admin_flag, -score_signal(signal, terms), str(signal.id)))
+    """Signals with the clearest first: an admin's flag, an edit, a reason, a comment; then by what they say. What the
+    system noticed comes after people."""
+    return sorted(
+        signals, key=lambda one: (not one.admin_flag, not one.author_id, -score_signal(one, terms), str(one.id))
+    )

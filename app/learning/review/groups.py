@@ -11,10 +11,11 @@ from app.learning.review.moments import read_moment, words_of
 from app.learning.review.noise import says_something
 from app.learning.review.scope import find_scope
 from app.learning.review.types import Agent, EntityType, KnownPattern, Pattern, Signal
-from app.learning.review.windows import group_in_windows
+from app.learning.review.windows import Grown, group_in_windows
 
 __all__ = ["group_signals", "words_of"]
 LABEL_LENGTH = 80
+REPLAY = "replay_failure"
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,35 @@ def group_signals(
         return affinities([read_moment(row, entity_types) for row in some], [row.agent_id for row in some], names)
 
     found = []
-    for grown in group_in_windows(len(rows), frozenset(n for n, row in enumerate(rows) if row.admin_flag), compare):
+    apart = frozenset(place for place, row in enumerate(rows) if row.admin_flag)
+    for grown in _join_replays(group_in_windows(len(rows), apart, compare), rows):
         group = [rows[place] for place in grown.rows]
         if mine := [row for row in group if row.id in own]:
             pattern_id = next((known_of[row.id] for row in group if row.id in known_of), None)
             found.append(Group(_make_pattern(clearest(mine, terms), pattern_id, entity_types), grown.likeness))
     return found
+
+
+def _join_replays(groups: Sequence[Grown], rows: Sequence[Signal]) -> list[Grown]:
+    """A golden fails because of what people complained about when they asked the same, so its failures go there."""
+    complaints = {
+        _question(rows[place]): group
+        for group in reversed(groups)
+        for place in group.rows
+        if rows[place].kind != REPLAY and rows[place].question
+    }
+    kept = []
+    for group in groups:
+        homes = [complaints.get(_question(rows[place])) for place in group.rows]
+        if homes[0] and homes[0] is not group and all(rows[place].kind == REPLAY for place in group.rows):
+            homes[0].rows.extend(group.rows)
+        else:
+            kept.append(group)
+    return kept
+
+
+def _question(signal: Signal) -> tuple[UUID | None, str]:
+    return signal.agent_id, " ".join((signal.question or "").lower().split())
 
 
 def name_tools_and_fields(agents: Sequence[Agent], kinds: Sequence[EntityType]) -> list[str]:

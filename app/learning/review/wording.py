@@ -90,7 +90,9 @@ def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, mos
 
 def _sentences(signals: Sequence[Signal], terms: Terms) -> list[_Sentence]:
     """What people said, sentence by sentence, each with how well it would stand as a rule."""
-    own = ((place, text) for place, signal in enumerate(signals) for text in _own_sentences(signal))
+    # People say what to do. A failed replay says what one answer lacked, and is read when nobody said anything.
+    people = [place for place, signal in enumerate(signals) if signal.author_id]
+    own = ((place, text) for place in people or range(len(signals)) for text in _own_sentences(signals[place]))
     found = [(place, text) for place, text in own if _is_plain(text)]
     vectors = embed([text for _, text in found])
     whole = embed([" ".join(said_of(signal) for signal in signals)])

@@ -267,9 +267,10 @@ def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict
 
 
 def _clearest() -> tuple[Any, ...]:
-    """The order of signals behind a row: the one that it was made of, flags, edits, reasons, then the newest."""
+    """The order of signals behind a row: the one that it was made of, people, flags, edits, reasons, the newest."""
     return (
         (Feedback.id == SharedContext.source_feedback_id).desc().nulls_last(),
+        (Feedback.origin == "user").desc(),
         (Feedback.kind == "flag").desc(),
         Feedback.details.has_key("preferred_answer").desc(),
         Feedback.comment.is_(None),
