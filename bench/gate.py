@@ -50,7 +50,7 @@ def decide(row: dict[str, Any]) -> tuple[str | None, int | None]:
     turns = [Turn(turn["user"], turn["agent"]) for turn in row["turns"]]
     verdict = classify(row["message"], turns)
     ranked = rank_turns(row["message"], turns, [0.0] * len(turns))
-    target = choose_target(row["message"], ranked, turns, len(turns) - 1)
+    target = choose_target(row["message"], ranked, turns, range(len(turns)))
     return (verdict.reaction, target.position) if verdict.counts and target else (None, None)
 
 

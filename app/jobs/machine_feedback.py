@@ -153,5 +153,5 @@ class MachineFeedback:
         read = [turn.turn for turn in turns]
         ranked = rank_turns(message.content, read, ages)
         here = [place for place, turn in enumerate(turns) if turn.chat_id == message.chat_id]
-        target = choose_target(message.content, ranked, read, here[-1] if here else None)
+        target = choose_target(message.content, ranked, read, here)
         return Located(turns[target.position], ranked, turns) if target else None

@@ -59,9 +59,17 @@ def test_nothing_breaks_on_odd_messages() -> None:
 )
 def test_the_last_answer_is_meant_unless_words_of_another_turn_are_taken_up(message: str, target: int) -> None:
     turns = [LABEL, QUOTE]
-    found = choose_target(message, rank_turns(message, turns, [0.0, 0.0]), turns, 1)
+    found = choose_target(message, rank_turns(message, turns, [0.0, 0.0]), turns, [0, 1])
     assert found is not None
     assert found.position == target
+
+
+def test_a_figure_that_occurs_elsewhere_is_no_reference() -> None:
+    turns = [Turn("Which tram goes to the harbour?", "Line 14 goes there every 5 minutes."), QUOTE]
+    message = "That is wrong, it should be 14.10."
+    found = choose_target(message, rank_turns(message, turns, [1.0, 0.0]), turns, [1])
+    assert found is not None
+    assert found.position == 1
 
 
 def test_the_score_is_similarity_and_recency_and_nothing_alike_is_no_target() -> None:
@@ -70,7 +78,7 @@ def test_the_score_is_similarity_and_recency_and_nothing_alike_is_no_target() ->
     assert ranked[0].score == pytest.approx(0.85 * ranked[0].similarity + 0.15)
     assert ranked[1].score == pytest.approx(0.85 * ranked[1].similarity)
     unlike = "My bicycle has a flat tyre"
-    assert choose_target(unlike, rank_turns(unlike, [LABEL], [0.0]), [LABEL], None) is None
+    assert choose_target(unlike, rank_turns(unlike, [LABEL], [0.0]), [LABEL], []) is None
 
 
 def test_what_a_model_is_shown_is_fenced_and_what_it_answers_is_read_strictly() -> None:

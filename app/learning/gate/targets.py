@@ -49,19 +49,23 @@ def rank_turns(message: str, turns: Sequence[Turn], ages: Sequence[float], embed
 
 
 def choose_target(
-    message: str, ranked: Sequence[Candidate], turns: Sequence[Turn], last: int | None
+    message: str, ranked: Sequence[Candidate], turns: Sequence[Turn], here: Sequence[int]
 ) -> Candidate | None:
-    """The turn that the message judges, or None. `last` is the position of the latest turn of its own conversation: its
-    answer is what a message refers to that takes up no words of another turn. Without one, the best turn counts if it
-    is similar enough."""
-    if last is None or not ranked:
+    """The turn that the message judges, or None.
+
+    `here` has the positions of the turns of its own conversation: the last answer there is what a message refers to
+    that takes up no words of another turn. Without one, the best turn counts if it is similar enough.
+    """
+    if not here or not ranked:
         return ranked[0] if ranked and ranked[0].similarity >= MIN_SIMILARITY else None
     shared = _words_taken_up(message, turns)
     advance = 0.0 if LOOKING_BACK.intersection(tokens_of(message)) else ADVANCE
 
     def weight(one: Candidate) -> tuple[float, int]:
-        taken = PER_WORD * min(MAX_WORDS, shared[one.position])
-        return one.score + taken + (advance if one.position == last else 0.0), one.position
+        # In another conversation, a word or a figure that happens to occur is not enough.
+        alike = one.position in here or one.similarity >= MIN_SIMILARITY
+        taken = PER_WORD * min(MAX_WORDS, shared[one.position]) if alike else 0.0
+        return one.score + taken + (advance if one.position == max(here) else 0.0), one.position
 
     return max(ranked, key=weight)
 
@@ -74,9 +78,12 @@ def _words_taken_up(message: str, turns: Sequence[Turn]) -> list[float]:
     return [sum(1 / places[word] for word in some) for some in shared]
 
 
-def as_details(candidates: Sequence[Candidate], ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The best turns as they are kept beside the feedback."""
+def as_details(ranked: Sequence[Candidate], target: str, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The best turns as they are kept beside the feedback. The one that was chosen is among them."""
+    best = list(ranked[:KEPT])
+    if all(ids[one.position] != target for one in best):
+        best[-1:] = [one for one in ranked if ids[one.position] == target][:1]
     return [
         {"turn_id": ids[one.position], "similarity": round(one.similarity, 4), "score": round(one.score, 4)}
-        for one in candidates[:KEPT]
+        for one in best
     ]

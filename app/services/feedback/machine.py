@@ -215,7 +215,7 @@ def store_checked(chat: ClaimedChat, found: Iterable[Detection], *, actor: Actor
 def _as_feedback(one: Detection) -> NewFeedback:
     details: dict[str, Any] = {
         "detected_in": str(one.message.id),
-        "targets": as_details(one.target.ranked, [turn.turn_id for turn in one.target.turns]),
+        "targets": as_details(one.target.ranked, one.target.turn.turn_id, [turn.turn_id for turn in one.target.turns]),
     }
     return NewFeedback(
         kind="reaction",
