@@ -112,7 +112,8 @@ class EvalRun(Row):
 
 class EvalVerdict(KeyedRow):
     """What an ended run found of one golden. `latest` marks the newest of its cell: golden, version, context mode and
-    knowledge. `knowledge` lists the rows that a trial added (`+id`) and took away (`-id`)."""
+    knowledge. `knowledge` lists the rows that a trial run added (`+id`) and took away (`-id`). Trials that errored or
+    could not be judged are not in `trials_judged`."""
 
     __tablename__ = "eval_verdicts"
     __table_args__ = (
@@ -138,6 +139,8 @@ class EvalVerdict(KeyedRow):
     trial: Mapped[bool]
     verdict: Mapped[str]
     accuracy: Mapped[float | None]
+    trials_passed: Mapped[counter]
+    trials_judged: Mapped[counter]
     reason: Mapped[str | None]
     baseline: Mapped[str | None]
     replay_session_id: Mapped[UUID]

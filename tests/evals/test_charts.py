@@ -74,6 +74,12 @@ def test_the_matrix_has_the_latest_verdict_of_each_version(bench: Bench, admin: 
     only_live = read(admin, "matrix?set=default&context=live")
     assert [[bool(cell) for cell in line] for line in only_live["cells"]] == [[True], [False]]
 
+    pages = [read(admin, f"matrix?set=default&limit=1{after}") for after in ("", f"&after={won}")]
+    assert [one["cells"] for one in pages] == [found["cells"][:1], found["cells"][1:]]
+    assert [one["next_after"] for one in pages] == [str(won), None]
+    assert found["next_after"] is None
+    assert read(admin, f"matrix?set=default&after={uuid4()}")["goldens"] == []
+
     by_row = read(admin, f"matrix?set=default&row={row}")
     columns = [(one["version"], one["context"], one["knowledge"]) for one in by_row["versions"]]
     assert columns == [(1, "frozen", []), (1, "frozen", [f"+{row}"]), (2, "frozen", []), (2, "live", [])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -29,6 +30,13 @@ SELECT CASE WHEN v @> '{pass,fail}' THEN 'flaky' ELSE v[1] END, s.metadata #>> '
   FROM (SELECT eval_source, array_agg(metadata #>> '{eval_result,verdict}') AS v FROM sessions
          WHERE eval_run_id = %(run)s AND NOT metadata ? 'eval_retried' GROUP BY 1) AS r
   JOIN sessions AS s ON s.id = r.eval_source::uuid
+"""
+TRIALS = "SELECT golden_id::text, trials_passed, trials_judged FROM eval_verdicts ORDER BY run_id, 1"
+COUNT_TRIALS = """
+SELECT eval_source, count(*) FILTER (WHERE v = 'pass')::int, count(*) FILTER (WHERE v IN ('pass', 'fail'))::int
+  FROM (SELECT eval_run_id, eval_source, metadata #>> '{eval_result,verdict}' AS v FROM sessions
+         WHERE eval_run_id IS NOT NULL AND NOT metadata ? 'eval_retried') AS s
+ GROUP BY eval_run_id, 1 ORDER BY eval_run_id, 1
 """
 
 
@@ -95,11 +103,27 @@ def test_every_page_keeps_them_apart(
     matrix = soup(client.get(f"{PAGES}/matrix?set=default"))
     heads = {words(one).split(" ✓")[0]: words(one) for one in matrix.select(".u-matrix thead th")[1:]}
     assert "~ flaky 1" in heads["moody v2"]
+    assert "0% pass^2" in heads["moody v2"]
+    assert "100% pass^2" in heads["assistant v1"]
+    assert "pass^" not in heads["broken v2"], "no trial of it was judged"
+    assert words(matrix.select_one(".u-matrix td .is-warn")) == "~ 1/2"
+    assert "~ 1/2" in {text for line in figure_of(matrix)["data"][0]["text"] for text in line}
     assert "! errored 1" in heads["broken v2"]
-    assert "✓ pass 2 ✗ fail 0 100% 95% CI 34–100% 1 not counted" in heads["assistant v1"]
+    assert "✓ pass 2 ✗ fail 0 100% 95% CI 34–100% 100% pass^2 1 not counted" in heads["assistant v1"]
     assert "baseline was rejected" in words(matrix.select_one(f"a[href$='{rejected}']").find_parent("th"))
     drawn = figure_of(matrix)["layout"]["xaxis"]["ticktext"]
     assert [text.split("<br>")[1] for text in drawn] == ["✓ 2", "! 1", "~ 1"]
+
+    # The same as the trials that SQL counts, and as what an upgrade reads from the results of runs.
+    with psycopg.connect(superuser_url) as connection:
+        stored = connection.execute(TRIALS).fetchall()
+        assert stored == connection.execute(COUNT_TRIALS).fetchall()
+        connection.execute("UPDATE eval_verdicts SET trials_passed = 0, trials_judged = 0")
+        connection.execute(import_module("migrations.versions.0045_verdict_trials").FILL)
+        assert connection.execute(TRIALS).fetchall() == stored
+    cells = api(workspace.actor("admin"), "admin").get("/api/admin/evals/matrix?set=default").get_json()["cells"]
+    [flaky] = [cell for line in cells for cell in line if cell and cell["verdict"] == "flaky"]
+    assert (flaky["trials_passed"], flaky["trials_judged"]) == (1, 2)
 
     results = api(workspace.actor("admin"), "admin").get(f"/api/admin/evals/runs/{run.id}").get_json()["results"]
     assert {name: results[name] for name in ("passed", "judged", "rejected", "pass_power_k")} == {

@@ -7,7 +7,7 @@ from flask import g
 from pydantic import Field
 
 from app.api.admin import admin_route
-from app.api.kit.fields import Answer, Id, Moment, Query, SetName
+from app.api.kit.fields import Answer, Id, Limit, Moment, Query, SetName
 from app.errors import Invalid
 from app.services.evals.charts.matrix import Cell, Column, MatrixFilters, load_cells, load_matrix
 from app.services.evals.charts.trend import Point, load_trend
@@ -26,6 +26,8 @@ class MatrixQuery(Query):
     row: Id | None = Field(
         None, description="A knowledge row: columns by knowledge, and only those that tried it or tried nothing."
     )
+    limit: Limit | None = Field(None, description="How many goldens, 1 to 100. Left out: all of them.")
+    after: Id | None = Field(None, description="The last golden that was read; `next_after` of the answer before.")
 
 
 class MatrixColumn(Answer):
@@ -50,6 +52,8 @@ class MatrixCell(Answer):
     verdict: Verdict
     accuracy: float | None
     replay_session_id: UUID
+    trials_passed: int
+    trials_judged: int = Field(description="Its trials without those that errored or could not be judged.")
     rejected: bool = Field(description="Someone complained about the golden's own recording, so it is not counted.")
 
 
@@ -60,6 +64,7 @@ class MatrixAnswer(Answer):
     versions: list[MatrixColumn]
     goldens: list[MatrixGolden]
     cells: list[list[MatrixCell | None]]
+    next_after: UUID | None = Field(description="Where the next page begins; null where no golden follows.")
 
 
 class TrendQuery(Query):
@@ -105,14 +110,18 @@ class TrendAnswer(Answer):
 @admin_route("GET", "/api/admin/evals/matrix", also={404: "There is no such set in this workspace."})
 def read_matrix(query: MatrixQuery) -> MatrixAnswer:
     """Read the matrix of a set. The newest verdict on each golden by agent version, of counted and trial runs."""
-    found = load_matrix(query.set, MatrixFilters(query.by, query.context, query.row), actor=g.actor)
-    cells = load_cells(found, found.rows, actor=g.actor)
+    filters = MatrixFilters(query.by, query.context, query.row)
+    more = query.limit + 1 if query.limit else None
+    found = load_matrix(query.set, filters, actor=g.actor, most_rows=more, after=query.after)
+    rows = found.rows[: query.limit]
+    cells = load_cells(found, rows, actor=g.actor)
     named = found.filters.by_knowledge
     return MatrixAnswer(
         set=found.set_name,
         versions=[_matrix_column(column, named=named) for column in found.columns],
-        goldens=[MatrixGolden.model_validate(golden) for golden in found.rows],
-        cells=[[_matrix_cell(cells.get((golden.id, one.key))) for one in found.columns] for golden in found.rows],
+        goldens=[MatrixGolden.model_validate(golden) for golden in rows],
+        cells=[[_matrix_cell(cells.get((golden.id, one.key))) for one in found.columns] for golden in rows],
+        next_after=UUID(rows[-1].id) if len(found.rows) > len(rows) else None,
     )
 
 

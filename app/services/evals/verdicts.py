@@ -1,6 +1,6 @@
 """The verdicts of ended runs as rows, by which runs are compared and the matrix and the trend are drawn."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +8,8 @@ from sqlalchemy import delete, insert, select
 
 from app.actor import Actor
 from app.db import db, run
+from app.evals import stats
+from app.evals.verdict import FAIL, PASS
 from app.models import AgentSession, EvalRun, EvalVerdict
 
 # The newest of each cell. A run that was deleted or is taken up again gives its place to the one before.
@@ -49,6 +51,7 @@ def store_verdicts(ended: EvalRun, results: Mapping[str, Mapping[str, Any]], *, 
             "trial": "trial" in ended.options,
             "verdict": one["verdict"],
             "accuracy": one["overall_accuracy"],
+            **_count_trials(one["trials"]),
             "reason": one["reason"],
             "baseline": one["baseline"],
             "replay_session_id": UUID(one["replay_session_id"]),
@@ -60,6 +63,11 @@ def store_verdicts(ended: EvalRun, results: Mapping[str, Mapping[str, Any]], *, 
     if rows:
         db.session.execute(insert(EvalVerdict), rows)
         mark_latest([row["golden_id"] for row in rows], actor=actor)
+
+
+def _count_trials(trials: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    found = stats.count_verdicts(trial["verdict"] for trial in trials)
+    return {"trials_passed": found[PASS], "trials_judged": found[PASS] + found[FAIL]}
 
 
 def remove_verdicts(run_id: UUID, *, actor: Actor) -> None:

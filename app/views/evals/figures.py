@@ -44,13 +44,15 @@ class CellView(NamedTuple):
 
     @property
     def figure(self) -> str:
-        """`0.97`; a word where nothing was judged."""
+        """`0.97`; of a flaky golden how many trials passed, `2/3`; a word where nothing was judged."""
+        if self.cell.verdict == FLAKY and self.cell.trials_judged:
+            return f"{self.cell.trials_passed}/{self.cell.trials_judged}"
         judged = self.cell.verdict in (PASS, FAIL, FLAKY)
         return score(self.cell.accuracy) if judged else self.cell.verdict
 
     @property
     def text(self) -> str:
-        """`✓ 0.97`, `! errored`."""
+        """`✓ 0.97`, `~ 2/3`, `! errored`."""
         return f"{GLYPHS[self.cell.verdict]} {self.figure}".rstrip()
 
 

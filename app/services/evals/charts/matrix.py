@@ -36,25 +36,31 @@ SELECT c.key, a.slug, n.version
 # The newest verdict of each cell of the golden `g`.
 _NEWEST = """
     SELECT DISTINCT ON (key) {key} AS key, v.verdict, v.accuracy, v.replay_session_id::text AS replay,
-           v.baseline IS NOT DISTINCT FROM 'rejected' AS rejected
+           v.baseline IS NOT DISTINCT FROM 'rejected' AS rejected, v.trials_passed, v.trials_judged
       FROM eval_verdicts AS v
      WHERE v.tenant_id = %(tenant)s AND v.golden_id = g.id AND v.latest {which}
      ORDER BY key, v.ended_at DESC, v.run_id
 """
-# For each golden a letter for each column, so that a page of a large set reads little: see `VERDICTS`.
+# For each golden a letter for each column, so that a page of a large set reads little: see `VERDICTS`. Another says how
+# many of its trials were judged: `@` none, `A` one.
 LOAD_ROWS = """
-SELECT g.id::text, g.title, (
+SELECT g.id::text, g.title, c.letters, c.trials
+  FROM sessions AS g CROSS JOIN LATERAL (
     SELECT string_agg(CASE WHEN n.verdict IS NULL THEN '-' WHEN n.rejected THEN upper(l.letter) ELSE l.letter END, ''
-                      ORDER BY k.place)
+                      ORDER BY k.place) AS letters,
+           string_agg(chr(64 + coalesce(n.trials_judged, 0)), '' ORDER BY k.place) AS trials
       FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k(key, place)
       LEFT JOIN ({newest}) AS n ON n.key = k.key
-     CROSS JOIN LATERAL (SELECT CASE n.verdict WHEN 'flaky' THEN 'l' ELSE left(n.verdict, 1) END AS letter) AS l)
-  FROM sessions AS g
- WHERE g.tenant_id = %(tenant)s AND g.golden_set = %(set)s
- ORDER BY lower(g.title), g.id
+     CROSS JOIN LATERAL (SELECT CASE n.verdict WHEN 'flaky' THEN 'l' ELSE left(n.verdict, 1) END AS letter) AS l) AS c
+ WHERE g.tenant_id = %(tenant)s AND g.golden_set = %(set)s {after}
+ ORDER BY lower(g.title), g.id LIMIT %(most)s
+"""
+# Goldens after one that a client saw last.
+_AFTER = """
+   AND (lower(g.title), g.id) > (SELECT lower(title), id FROM sessions WHERE tenant_id = %(tenant)s AND id = %(after)s)
 """
 LOAD_CELLS = """
-SELECT g.id::text, n.key, n.verdict, n.accuracy, n.replay, n.rejected
+SELECT g.id::text, n.key, n.verdict, n.accuracy, n.replay, n.rejected, n.trials_passed, n.trials_judged
   FROM sessions AS g CROSS JOIN LATERAL ({newest}) AS n
  WHERE g.tenant_id = %(tenant)s AND g.id = ANY (%(goldens)s::uuid[]) AND n.key = ANY (%(keys)s::text[])
 """
@@ -66,21 +72,25 @@ _ORDER = {letter: place for place, letter in enumerate([*VERDICTS, NEVER])}
 
 
 class Cell(NamedTuple):
-    """The newest verdict on a golden in a column. `rejected`: someone complained about the golden's own recording."""
+    """The newest verdict on a golden in a column. `rejected`: someone complained about the golden's own recording.
+    Trials that errored or could not be judged are not in `trials_judged`."""
 
     verdict: str
     accuracy: float | None
     replay_session_id: str
     rejected: bool
+    trials_passed: int
+    trials_judged: int
 
 
 @dataclass(frozen=True)
 class GoldenRow:
-    """A golden, with a letter for what each column found of it."""
+    """A golden, with a letter for what each column found of it, and how many trials each judged."""
 
     id: str
     title: str
     letters: str
+    trials: list[int]
 
     @property
     def rejected(self) -> bool:
@@ -92,7 +102,8 @@ class GoldenRow:
 class Column:
     """An agent version, and of a matrix by knowledge the context mode and the rows that were tried (`+id`, `-id`).
     `counts` leave out goldens with a rejected baseline, which `rejected` counts. `better` and `worse` compare with the
-    column `before`."""
+    column `before`. `trials` is the most that a golden has, `all_passed` the share of those with so many that passed
+    all of them: pass^k."""
 
     key: str
     agent: str | None
@@ -102,6 +113,8 @@ class Column:
     before: str | None = None
     better: int = 0
     worse: int = 0
+    trials: int = 0
+    all_passed: float | None = None
 
     @property
     def id(self) -> str | None:
@@ -161,18 +174,29 @@ class Matrix:
 
 
 def load_matrix(
-    set_name: str, filters: MatrixFilters, *, actor: Actor, limit: int | None = None, skip: int = 0
+    set_name: str,
+    filters: MatrixFilters,
+    *,
+    actor: Actor,
+    limit: int | None = None,
+    skip: int = 0,
+    most_rows: int | None = None,
+    after: UUID | None = None,
 ) -> Matrix:
-    """Read what each golden of a set was found to be, in all columns or in those that were replayed last. Two
-    queries."""
-    asked = _parameters(filters, actor) | {"set": set_name}
+    """Read what each golden of a set was found to be, in all columns or in those that were replayed last. All goldens,
+    or so many `after` one. Two queries."""
+    asked = _parameters(filters, actor) | {"set": set_name, "most": most_rows, "after": after}
     every = [Column(*row) for row in run(LOAD_COLUMNS.format(**filters.sql), asked)]
     columns = sorted(every[skip : skip + limit] if limit else every, key=lambda column: column.order)
     newest = _NEWEST.format(**filters.sql)
-    rows = run(LOAD_ROWS.format(newest=newest), asked | {"keys": [column.key for column in columns]})
-    if not rows:
+    statement = LOAD_ROWS.format(newest=newest, after=_AFTER if after else "")
+    rows = run(statement, asked | {"keys": [column.key for column in columns]})
+    if not rows and after is None:
         raise NotFound(f"There is no golden set {set_name[:60]}.")
-    goldens = [GoldenRow(golden_id, title, letters or "") for golden_id, title, letters in rows]
+    goldens = [
+        GoldenRow(golden_id, title, letters or "", [ord(one) - ord("@") for one in trials or ""])
+        for golden_id, title, letters, trials in rows
+    ]
     return Matrix(set_name, filters, columns, goldens, len(every))
 
 
@@ -198,11 +222,13 @@ def compare_columns(matrix: Matrix, baseline: str | None = None) -> Matrix:
         raise Invalid.of({"baseline": "Choose a column of this matrix."})
     letters = zip(*(row.letters for row in matrix.rows), strict=True)
     by_column = {column.key: found for column, found in zip(matrix.columns, letters, strict=True)}
+    trials = [[row.trials[place] for row in matrix.rows] for place in range(len(matrix.columns))]
     columns: list[Column] = []
-    for column in matrix.columns:
+    for column, judged in zip(matrix.columns, trials, strict=True):
         before = baseline if baseline is not None else _column_before(column, columns)
         before = None if before == column.key else before
-        columns.append(_count_column(column, by_column[column.key], before, by_column.get(before or "")))
+        counted = _count_column(column, by_column[column.key], before, by_column.get(before or ""))
+        columns.append(_count_trials(counted, by_column[column.key], judged))
     return replace(matrix, columns=columns)
 
 
@@ -231,6 +257,15 @@ def _count_column(column: Column, letters: Sequence[str], before: str | None, ea
         better=changes[BETTER],
         worse=changes[WORSE],
     )
+
+
+def _count_trials(column: Column, letters: Sequence[str], judged: Sequence[int]) -> Column:
+    counts = [(letter, number) for letter, number in zip(letters, judged, strict=True) if letter in VERDICTS]
+    most = max((number for _, number in counts), default=0)
+    if most < 2:
+        return column
+    whole = [VERDICTS[letter] == PASS for letter, number in counts if number == most]
+    return replace(column, trials=most, all_passed=sum(whole) / len(whole))
 
 
 def differing_rows(rows: Iterable[GoldenRow]) -> list[GoldenRow]:
