@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import hypot, sqrt
 from typing import Any
 
@@ -20,6 +21,23 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     middle = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = Z * sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How many of the judged goldens passed in a run. Goldens with a rejected baseline are not counted."""
+
+    passed: int
+    judged: int
+
+    @property
+    def share(self) -> float | None:
+        return self.passed / self.judged if self.judged else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the share."""
+        return wilson(self.passed, self.judged)
 
 
 def newcombe(successes: int, n: int, other_successes: int, other_n: int) -> tuple[float, float]:

@@ -53,7 +53,7 @@ def test_each_week_has_its_own_figures(
         knowledge_rows.edit_row(row, {"context": "always"}, None, actor=admin, at=last + timedelta(days=3))
     bench.golden(WON)
     bench.golden(UPDATE)
-    bench.run(set_name="default")
+    bench.run(set_name="default", triggered_by="scheduled")
     bench.worse()
     run = bench.run(set_name="default")
 

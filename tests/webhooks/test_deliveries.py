@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,6 +20,7 @@ from sqlalchemy import delete, select
 from app.db import acting_as, db, transaction
 from app.jobs.webhooks import deliver_due
 from app.models import Feedback, WebhookDelivery
+from app.services.evals.charts.dropped import list_dropped_sets, list_drops
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.proposals import propose_row
 from app.services.knowledge.rows import NewRow
@@ -154,8 +156,9 @@ def test_a_set_that_drops_is_told_once(app: Flask, bench: Bench, admin: Api, rec
     add(admin, receiver.url, "eval.regressed", format="slack")
     bench.golden(WON)
     bench.golden(UPDATE)
-    first = bench.run(set_name="default")
+    first = bench.run(set_name="default", triggered_by="scheduled")
     assert deliver(app) == 0
+    bench.run(set_name="default")
     bench.worse()
     with bench.acting():
         knowledge_rows.add_row(NewRow(type="routing", content="Never use updateEntity."), actor=bench.admin)
@@ -165,8 +168,16 @@ def test_a_set_that_drops_is_told_once(app: Flask, bench: Bench, admin: Api, rec
     [message] = receiver.events()
     assert message["text"].startswith("default dropped: ")
     assert str(last.id) in message["text"]
-    bench.run(set_name="default")
+    with bench.acting():
+        [alert] = list_dropped_sets(actor=bench.admin)
+        [told] = list_drops(first.created_at, datetime.now(UTC), 10, actor=bench.admin)
+    assert (alert.run_id, alert.before_run_id) == (told.run_id, told.before_run_id) == (last.id, first.id), "one rule"
+    bench.run(set_name="default", triggered_by="scheduled")
     assert deliver(app) == 0, "it stays where it was"
+    bench.run(set_name="default")
+    assert deliver(app) == 0, "no worse than the last scheduled run"
+    with bench.acting():
+        assert list_dropped_sets(actor=bench.admin) == []
 
 
 def test_what_fails_is_tried_again_and_then_given_up(

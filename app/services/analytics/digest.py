@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from app.actor import Actor
 from app.db import db
+from app.services.evals.charts.dropped import DroppedSet, list_drops
 from app.services.feedback import volume as feedback_volume
 from app.services.workspaces import store as workspace_store
 
@@ -37,19 +38,6 @@ ACTIVATED = text("""
        AND h.after ->> 'state' = 'active' AND h.before ->> 'state' IS DISTINCT FROM 'active'
      ORDER BY c.id, h.created_at DESC LIMIT :most
 """)
-# A run that counts for its set passed a smaller share than the one that counted before.
-REGRESSED = text("""
-    SELECT one.id, one.set_name, one.completed_at AS at, one.passed, one.judged, one.passed_before, one.judged_before
-      FROM (SELECT run.id, run.set_name, run.completed_at, f.passed, f.judged,
-                   lag(f.passed) OVER before AS passed_before, lag(f.judged) OVER before AS judged_before
-              FROM eval_runs AS run, jsonb_to_record(run.figures) AS f (passed integer, judged integer)
-             WHERE run.tenant_id = :tenant AND run.status = 'completed' AND NOT run.options ? 'trial'
-               AND run.set_name IS NOT NULL AND f.judged > 0
-            WINDOW before AS (PARTITION BY run.set_name ORDER BY run.created_at, run.id)) AS one
-     WHERE one.completed_at >= :since AND one.completed_at < :until
-       AND one.passed * one.judged_before < one.passed_before * one.judged
-     ORDER BY one.completed_at DESC LIMIT :most
-""")
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ class Digest:
     weeks: list[Week]
     chosen: Week
     rules: Sequence[Any]
-    sets: Sequence[Any]
+    sets: Sequence[DroppedSet]
 
 
 def load_digest(wanted: date | None = None, *, actor: Actor, now: datetime | None = None) -> Digest:
@@ -90,14 +78,14 @@ def load_digest(wanted: date | None = None, *, actor: Actor, now: datetime | Non
     mondays = [monday - WEEK * back for back in range(WEEKS)]
     since, until = _start(mondays[-1], zone), _start(monday + WEEK, zone)
     asked = {"tenant": actor.tenant_id, "most": MAX_LISTED}
-    drops = db.session.execute(REGRESSED, {**asked, "since": since, "until": until, "most": WEEKS * MAX_LISTED}).all()
+    drops = list_drops(since, until, WEEKS * MAX_LISTED, actor=actor)
     spans = {"starts": [_start(one, zone) for one in mondays], "ends": [_start(one + WEEK, zone) for one in mondays]}
     counts = db.session.execute(RULES, {"tenant": actor.tenant_id, **spans}).all()
     weeks = []
     for begins, count in zip(mondays, counts, strict=True):
         inside = [day for day in days if begins <= day.day < begins + WEEK]
         received, negative = sum(day.total for day in inside), sum(day.negative for day in inside)
-        dropped = sum(_is_within(one.at, begins, zone) for one in drops)
+        dropped = len({one.set_name for one in drops if _is_within(one.at, begins, zone)})
         weeks.append(Week(begins, received, negative, count.proposed, count.activated, dropped, begins == monday))
     chosen = next((one for one in weeks if wanted and one.begins <= wanted <= one.ends), weeks[1])
     span = {"since": _start(chosen.begins, zone), "until": _start(chosen.begins + WEEK, zone)}

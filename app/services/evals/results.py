@@ -219,7 +219,7 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
     ending.completed_at = at or datetime.now(UTC)
     _write_results(ending, results, actor)
     finish_proofs(ending, actor=actor)
-    queue_drop(ending, results, actor=actor)
+    queue_drop(ending, actor=actor)
     note_run_end(ending)
     audit.record(
         actor, "eval_run.finished", "eval_run", ending.id, after=ending.status, passed=ending.passed_count,

@@ -16,7 +16,7 @@ from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.evals.change import BETTER, NEW, WORSE
-from app.evals.stats import wilson
+from app.evals.stats import Score
 from app.evals.verdict import FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
 from app.services.evals import golden, runs
@@ -30,23 +30,6 @@ MAX_OFFERED = 60
 # What wants to be read comes first: what got worse, then what is not right, then what got better.
 VERDICT_ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
 CHANGE_ORDER = {BETTER: 0, NEW: 1}
-
-
-@dataclass(frozen=True)
-class Score:
-    """How many of the judged goldens passed in a run. Goldens with a rejected baseline are not counted."""
-
-    passed: int
-    judged: int
-
-    @property
-    def share(self) -> float | None:
-        return self.passed / self.judged if self.judged else None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the share."""
-        return wilson(self.passed, self.judged)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from app.actor import Actor
 from app.db import run
 from app.errors import Invalid, NotFound
 from app.evals.change import BETTER, WORSE, change_of
+from app.evals.stats import Score
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 from app.formats.ids import parse_id
-from app.services.evals.run_lists import Score
 
 # A column is a version with whatever context it was replayed in, or that and the knowledge it was replayed with.
 _VERSION = "coalesce(v.agent_version_id::text, '')"
