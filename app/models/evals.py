@@ -79,6 +79,12 @@ class EvalRun(Row):
         within("agent_versions", "agent_version_id"),
         index("eval_runs_recent_idx", "tenant_id, created_at DESC, id DESC"),
         index("eval_runs_set_idx", "tenant_id, set_name, created_at DESC, id DESC"),
+        # The last scheduled run of a set, however many others came after it.
+        index(
+            "eval_runs_scheduled_idx",
+            "tenant_id, set_name, created_at DESC, id DESC",
+            where="triggered_by = 'scheduled' AND status = 'completed'",
+        ),
         index("eval_runs_open_idx", "tenant_id, id", where="status IN ('queued', 'running')"),
         CheckConstraint(one_of("status", RUN_STATUSES), name="status_known"),
         CheckConstraint(one_of("triggered_by", TRIGGERS), name="trigger_known"),
