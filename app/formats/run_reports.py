@@ -15,7 +15,7 @@ UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CSV_COLUMNS = (
     "golden_id", "golden", "verdict", "overall_accuracy", "reason", "change", "before", "before_accuracy", "baseline",
-    "trials", "replay_session_id",
+    "trials", "replay_session_id", "rubric", "rubric_dimensions",
 )  # fmt: skip
 
 
@@ -25,18 +25,41 @@ def junit_xml(name: str, results: Mapping[str, Mapping[str, Any]], titles: Mappi
     for golden_id, result in results.items():
         title = _writable(titles.get(golden_id, golden_id))
         case = ElementTree.SubElement(suite, "testcase", classname=_writable(name), name=title)
+        _add_rubric(case, result.get("rubric") or {})
         if result["verdict"] == "pass":
             continue
         message = _writable(f"{result['verdict']}: {result.get('reason') or 'not judged'}")
         kind = "failure" if result["verdict"] in ("fail", "flaky") else "error"
         texts = [str(each.get("text", "")) for each in result.get("divergences") or []]
-        lines = [f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *texts]
+        judged = [f"{label}: {found}" for label, found in judged_dimensions(result.get("rubric") or {})]
+        lines = [f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *texts, *judged]
         ElementTree.SubElement(case, kind, message=message).text = _writable("\n".join(lines))
     for kind in ("failure", "error"):
         suite.set(f"{kind}s", str(len(suite.findall(f"testcase/{kind}"))))
     ElementTree.indent(suite)
     written: bytes = ElementTree.tostring(suite, "utf-8", xml_declaration=True)
     return f"{written.decode()}\n"
+
+
+def _add_rubric(case: ElementTree.Element, rubric: Mapping[str, Any]) -> None:
+    if rubric:
+        properties = ElementTree.SubElement(case, "properties")
+        told = [("rubric", str(rubric["status"]))]
+        told += [(f"rubric {label}", found) for label, found in judged_dimensions(rubric)]
+        for name, value in told:
+            ElementTree.SubElement(properties, "property", name=_writable(name), value=_writable(value))
+
+
+def judged_dimensions(rubric: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each dimension with its verdict and score, `fail 2 of 5`, in the order of the criteria set."""
+    found = sorted((rubric.get("dimensions") or {}).values(), key=lambda one: one.get("position", 0))
+    return [
+        (one["label"], f"{_verdict(one)} {one['score']:g} of {5 if one['kind'] == 'rating' else 1}") for one in found
+    ]
+
+
+def _verdict(dimension: Mapping[str, Any]) -> str:
+    return ("pass" if dimension["passed"] else "fail") + (", overruled," if "overruled" in dimension else "")
 
 
 def _writable(text: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from sqlalchemy import select
@@ -16,7 +20,7 @@ from app.models.people import AuditEntry
 from app.services.evals import results as eval_results
 from app.services.evals.judging import labels, overrules
 from tests.agents.test_judge import FIND, UPDATE, Court, answer, court
-from tests.conftest import Api
+from tests.conftest import Api, soup
 from tests.loopback_model import LoopbackModel
 
 __all__ = ["court"]
@@ -150,6 +154,50 @@ def test_what_a_judge_could_not_say_is_tried_again_with_its_replay(court: Court)
     after = court.bench.look(run.id)
     assert (after.status, after.results["verdicts"]["pass"]) == ("completed", 1)
     assert [one.status for one in court.judgements()] == ["errored", "judged"]
+
+
+def test_what_a_judge_could_not_say_is_judged_again_without_a_replay(
+    court: Court, api: Callable[..., Api], sign_in: Callable[..., Any]
+) -> None:
+    court.golden()
+    run = judged_run(court, answer(tone=999))
+    [first] = court.judgements()
+    admin = api(court.bench.admin, "admin")
+    judge, page = f"/api/admin/evals/runs/{run.id}/judge", f"/admin/agent-review/evals/runs/{run.id}"
+    client = sign_in(court.bench.admin)
+    assert soup(client.get(page)).select_one(f'form[action="{page}/judge"]').text.strip() == "Judge again"
+    with LoopbackModel(answer(tone=2, reason="Far too curt")) as model:
+        court.configure(model)
+        answered = admin.post(judge, {})
+        assert (answered.status_code, answered.json["status"]) == (200, "running")
+        assert admin.post(judge, {}).status_code == 409, "it is under way"
+        court.bench.drain()
+        assert len(model.asked) == 1
+    after, [second] = court.bench.look(run.id), court.judgements()
+    assert (after.status, after.results["verdicts"]["fail"], len(court.bench.replays(run))) == ("completed", 1, 1)
+    assert (second.id, second.status, second.attempt) == (first.id, "judged", 1)
+    assert second.input_tokens > first.input_tokens > 0, "the answer that nobody could use was paid for too"
+    assert [row.status for row in court.bench.complaints()] == ["pending"]
+    with court.bench.acting():
+        entry = db.session.scalars(select(AuditEntry).where(AuditEntry.action == "eval_run.judged_again")).one()
+        assert entry.details["judgements"] == 1
+    assert admin.post(judge, {}).status_code == 409, "nothing is left to ask"
+    assert soup(client.get(page)).select_one(f'form[action="{page}/judge"]') is None
+
+    # What the judge found leaves with the run.
+    files = {
+        one: admin.get(f"/api/admin/evals/runs/{run.id}/export?format={one}").data for one in ("csv", "json", "junit")
+    }
+    [row] = csv.DictReader(io.StringIO(files["csv"].decode("utf-8-sig")))
+    assert (row["rubric"], row["rubric_dimensions"]) == ("judged", "tone: fail 2 of 5; named sources: pass 1 of 1")
+    [told] = json.loads(files["json"])["results"]["bySession"].values()
+    assert told["rubric"]["dimensions"]["tone"]["reason"] == "Far too curt"
+    case = ElementTree.fromstring(files["junit"]).find("testcase")  # noqa: S314 - written just before.
+    assert case is not None
+    assert case.find("failure").get("message") == "fail: tone scores 2 of 5 (Far too curt)"  # type: ignore[union-attr]
+    assert [(one.get("name"), one.get("value")) for one in case.iter("property")] == [
+        ("rubric", "judged"), ("rubric tone", "fail 2 of 5"), ("rubric named sources", "pass 1 of 1"),
+    ]  # fmt: skip
 
 
 def test_labels_outlive_the_run_that_they_judge(court: Court) -> None:

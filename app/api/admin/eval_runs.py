@@ -21,6 +21,7 @@ from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
 from app.services.evals import usage as eval_usage
 from app.services.evals.baselines import changes_of
+from app.services.evals.judging import again
 from app.services.evals.runs import NewRun
 
 Context = Literal["frozen", "live"]
@@ -220,6 +221,17 @@ def cancel(run_id: UUID, body: Body) -> RunAnswer:
 def retry(run_id: UUID, body: Body) -> RunAnswer:
     """Replay again what errored."""
     eval_results.retry_errored(run_id, actor=g.actor)
+    return _run_answer(run_id)
+
+
+@admin_route(
+    "POST",
+    "/api/admin/evals/runs/<uuid:run_id>/judge",
+    also={409: "It is under way, was cancelled, or no judgement errored."},
+)
+def judge(run_id: UUID, body: Body) -> RunAnswer:
+    """Ask the judge again. Only about replays for which it gave no usable answer; nothing is replayed."""
+    again.judge_again(run_id, actor=g.actor)
     return _run_answer(run_id)
 
 

@@ -111,7 +111,7 @@ def _write_csv(report: Report, titles: Mapping[str, str]) -> str:
 
 def _csv_row(golden_id: str, title: str | None, report: Report) -> dict[str, Any]:
     one = report.goldens[golden_id]
-    before = one["before"] or {}
+    before, rubric = one["before"] or {}, one.get("rubric") or {}
     return {
         **one,
         "golden_id": golden_id,
@@ -120,6 +120,8 @@ def _csv_row(golden_id: str, title: str | None, report: Report) -> dict[str, Any
         "before": before.get("verdict"),
         "before_accuracy": before.get("overall_accuracy"),
         "trials": " ".join(str(trial["verdict"]) for trial in one.get("trials") or ()),
+        "rubric": rubric.get("status"),
+        "rubric_dimensions": "; ".join(f"{label}: {found}" for label, found in run_reports.judged_dimensions(rubric)),
     }
 
 

@@ -348,13 +348,7 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
 
 def retry_errored(run_id: UUID, *, actor: Actor) -> int:
     """Replay again what could not be judged because something broke; returns how many cases."""
-    if not actor.is_admin:
-        raise Forbidden("Only an admin starts evals.")
-    run = get_run(run_id, actor=actor, lock=True)
-    if run.status in OPEN_STATUSES:
-        raise Refused("This run is still under way.", current=run.status)
-    if run.status == "cancelled":
-        raise Refused("This run was cancelled; start another.", current=run.status)
+    run = lock_ended_run(run_id, actor=actor)
     errored, failed = errored_cases(run_id, actor=actor)
     if not errored:
         raise Refused("Nothing in this run errored.")
@@ -362,13 +356,30 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
         raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
     add_retries(failed, actor=actor)
+    reopen_run(run, actor=actor)
+    mark_retried(failed)
+    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(failed))
+    return len(failed)
+
+
+def lock_ended_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    """A run that an admin may take up again, locked."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin starts evals.")
+    run = get_run(run_id, actor=actor, lock=True)
+    if run.status in OPEN_STATUSES:
+        raise Refused("This run is still under way.", current=run.status)
+    if run.status == "cancelled":
+        raise Refused("This run was cancelled; start another.", current=run.status)
+    return run
+
+
+def reopen_run(run: EvalRun, *, actor: Actor) -> None:
+    """Take up a run again that has something to do. It ends and gets its figures as it did before."""
     remove_verdicts(run.id, actor=actor)
     reopen_proofs(run.id, actor=actor)
     run.status, run.completed_at, run.results = "running", None, {}
     db.session.flush()
-    mark_retried(failed)
-    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(failed))
-    return len(failed)
 
 
 def delete_run(run_id: UUID, *, actor: Actor) -> int:

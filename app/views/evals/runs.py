@@ -23,6 +23,7 @@ from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
 from app.services.evals import usage as eval_usage
 from app.services.evals.baselines import changes_of, list_choices, load_baseline
+from app.services.evals.judging import again
 from app.services.evals.runs import NewRun, left_out_notes
 from app.services.evals.usage import Estimate
 from app.services.lists.filters import parse_choice
@@ -289,6 +290,16 @@ def retry_run(run_id: UUID) -> Any:
     with transaction():
         cases = eval_results.retry_errored(run_id, actor=g.actor)
     flash(f"Retrying {cases} replay{'s' if cases != 1 else ''}.", "success")
+    return redirect(url_for(".show_run", run_id=run_id), 303)
+
+
+@bp.post("/runs/<uuid:run_id>/judge")
+@access("admin")
+def judge_run(run_id: UUID) -> Any:
+    """Ask the judge again where it gave no usable answer."""
+    with transaction():
+        number = again.judge_again(run_id, actor=g.actor)
+    flash(f"Judging {number} replay{'s' if number != 1 else ''} again.", "success")
     return redirect(url_for(".show_run", run_id=run_id), 303)
 
 
