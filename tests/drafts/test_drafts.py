@@ -127,6 +127,49 @@ def test_feedback_and_draft_link_to_each_other(bench: Bench, client: Any) -> Non
     assert became.select_one(f"a[href$='{made}']").text == "“It writes.”"
 
 
+def test_an_approved_entity_type_is_undone_unless_records_use_it(bench: Bench, client: Any, admin: Api) -> None:
+    with bench.acting():
+        kind = entity_store.find_type("deal", actor=bench.admin)
+        before = dict(kind.fields)
+        signal = record_feedback(NewFeedback(rating="negative", comment="Which currency?"), actor=bench.admin).id
+        made = drafts.draft_type(
+            kind.id, {"currency": {"type": "string"}}, actor=bench.admin, reason="Say it.", feedback_ids=[signal]
+        ).id
+
+    def fields() -> Any:
+        with bench.acting():
+            return entity_store.find_type("deal", actor=bench.admin).fields
+
+    def own() -> str:
+        return " ".join(soup(client.get("/feedback/mine")).select_one("main").text.split())
+
+    toast = post(client, f"{made}/decide", status="approved").text
+    assert "Undo" in toast
+    assert "currency" in fields()
+    assert f"Led to a change: the record type {kind.name} has the new field currency." in own()
+    assert (
+        soup(client.get(f"{PAGE}/{made}")).select_one(f"form[action$='{made}/decide'] button").text == "Undo approval"
+    )
+    with bench.acting():
+        deal = entity_store.create_entity(
+            entity_type="deal", name="Priced", fields={"currency": "EUR"}, actor=bench.admin
+        ).id
+    refused = post(client, f"{made}/decide", status="open")
+    assert (refused.status_code, "“Priced” has a value in currency" in refused.text) == (409, True)
+    with bench.acting():
+        entity_store.update_entity(deal, {"currency": None}, actor=bench.admin)
+    assert post(client, f"{made}/decide", status="open").status_code == 200
+    assert fields() == before
+    assert "Not reviewed yet" in own()
+    assert admin.get(f"{PATH}/{made}").json["status"] == "open"
+    agent_draft = draft(bench)
+    page = soup(client.get(f"/admin/agents/{bench.agent_id}"))
+    assert page.select_one(f"#drafts a[href$='{agent_draft}']").text == "It changed a deal by itself."
+    assert admin.patch(f"{PATH}/{agent_draft}", {"status": "approved"}).status_code == 200
+    late = admin.patch(f"{PATH}/{agent_draft}", {"status": "open"})
+    assert (late.status_code, "earlier version" in late.json["detail"]) == (409, True)
+
+
 def test_a_draft_is_stale_once_its_base_changed(bench: Bench, admin: Api, client: Any) -> None:
     draft_id = draft(bench)
     with bench.acting():

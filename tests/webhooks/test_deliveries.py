@@ -24,6 +24,7 @@ from app.services.evals.charts.dropped import list_dropped_sets, list_drops
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.proposals import propose_row
 from app.services.knowledge.rows import NewRow
+from app.services.review import drafts
 from app.services.webhooks import delivery
 from app.services.webhooks.delivery import Outcome
 from app.services.webhooks.payload import slack_message
@@ -150,6 +151,21 @@ def test_proposals_and_active_rules_are_told(app: Flask, workspace: Workspace, a
     assert first["data"]["id"] == second["data"]["id"] == str(proposed)
     assert "content" not in first["data"]
     assert second["data"]["content"] == "Quote Sam's EBITDA figure."
+
+
+def test_a_draft_is_a_proposal_too(app: Flask, bench: Bench, admin: Api, receiver: Receiver) -> None:
+    add(admin, receiver.url, "proposal.created")
+    add(admin, receiver.url, "proposal.created", format="slack")
+    with bench.acting():
+        reads = {"tool_groups": ["entities-read"]}
+        made = drafts.draft_agent(bench.agent_id, reads, actor=bench.admin, reason="It wrote a record.").id
+    assert deliver(app) == 2
+    told, slack = sorted(receiver.events(), key=lambda event: "text" in event)
+    assert told["url"].endswith(f"/admin/agent-review/drafts/{made}")
+    assert told["data"] == {
+        "id": str(made), "type": "draft", "state": "open", "agent": "assistant", "entity_type": None, "signals": 0,
+    }  # fmt: skip
+    assert slack["text"].startswith("A draft for assistant waits for approval, from 0 signals.")
 
 
 def test_a_set_that_drops_is_told_once(app: Flask, bench: Bench, admin: Api, receiver: Receiver) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, or_, select, update
+from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
@@ -117,9 +118,22 @@ def change_type(type_id: UUID | None, before: dict[str, Any], after: dict[str, A
     row.name, row.fields = after["name"], after["fields"]
     changed = [name for name in after["fields"] if before["fields"].get(name) != after["fields"][name]]
     _check_records(row, [name for name in changed if name in before["fields"]])
+    _check_unused(row, [name for name in before["fields"] if name not in after["fields"]])
     db.session.flush()
     audit.record(actor, "entity_type.changed", "entity_type", row.id, name=row.name, fields=changed)
     return row
+
+
+def _check_unused(kind: EntityType, gone: list[str]) -> None:
+    """Refuse to take away fields in which records have values."""
+    if not gone:
+        return
+    of_kind = Entity.tenant_id == kind.tenant_id, Entity.entity_type_id == kind.id, Entity.fields.has_any(array(gone))
+    with db.session.no_autoflush:
+        used = db.session.execute(select(Entity.name, Entity.fields).where(*of_kind).limit(1)).first()
+    if used is not None:
+        field = next(name for name in gone if name in used.fields)
+        raise Refused(f"“{used.name[:80]}” has a value in {field}. Remove it there first.")
 
 
 def _check_records(kind: EntityType, changed: list[str]) -> None:

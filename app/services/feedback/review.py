@@ -25,7 +25,7 @@ FROM = {
     "dismissed": ("pending", "reviewed"),
     "reopen": tuple(status for status in STATUSES if status != "pending"),
 }
-OUTCOMES = ("knowledge", "golden", "agent_version", "retry", "manual")
+OUTCOMES = ("knowledge", "golden", "agent_version", "entity_type", "retry", "manual")
 UNEXPLAINED = "Dismissed by {name} without a note."
 # How a note begins that a model wrote.
 BY_MODEL = "A model's reason: "

@@ -30,9 +30,11 @@ from app.services.knowledge.validation import check_signals
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters
 from app.services.privacy import name_of
+from app.services.webhooks.queue import queue_event
 
 MAX_PER_HOUR = 20
 MAX_SETS = 10
+MAX_OF_AGENT = 5
 REJECTED_NOTE = "The draft made of it was rejected"
 LOCK_DRAFTS = text("select pg_advisory_xact_lock(hashtextextended('drafts:' || :tenant, 0))")
 Author = aliased(Agent)
@@ -173,6 +175,7 @@ def _write(actor: Actor, at: datetime | None, **values: Any) -> ChangeDraft:
     db.session.add(draft)
     db.session.flush()
     audit.record(actor, "draft.created", "change_draft", draft.id, **_target_of(draft))
+    queue_event("proposal.created", draft.id, actor=actor, draft=True)
     return draft
 
 
@@ -211,10 +214,20 @@ def approve_draft(draft_id: UUID, *, actor: Actor, note: str | None = None) -> C
         outcome = {"kind": "agent_version", "id": str(agent.id), "text": f"{agent.slug} v{saved.version}"}
     else:
         kind = entity_store.change_type(draft.entity_type_id, draft.before, draft.after, actor=actor)
-        outcome = {"kind": "manual", "id": str(kind.id), "text": f"entity type {kind.slug} changed"}
+        outcome = {"kind": "entity_type", "id": str(kind.id), "text": _change_of_type(draft, kind)}
     _settle(draft, "approved", actor, note)
     _close_feedback(draft, "applied", actor=actor, outcome=outcome)
     return draft
+
+
+def _change_of_type(draft: ChangeDraft, kind: EntityType) -> str:
+    """`the record type Deal has the new field currency`; authors of feedback read it."""
+    before, after = draft.before["fields"], draft.after["fields"]
+    added = [name for name in after if name not in before]
+    changed = [name for name in after if name in before and after[name] != before[name]]
+    parts = [f"the new field{'s' if len(added) > 1 else ''} {', '.join(added)}"] if added else []
+    parts += [f"other rules for {', '.join(changed)}"] if changed else []
+    return f"the record type {kind.name} has {' and '.join(parts) or 'another name'}"
 
 
 def _close_feedback(draft: ChangeDraft, action: str, **decision: Any) -> None:
@@ -239,18 +252,27 @@ def reject_draft(draft_id: UUID, *, actor: Actor, note: str | None = None) -> Ch
 
 
 def reopen_draft(draft_id: UUID, *, actor: Actor) -> ChangeDraft:
-    """Take a rejection back."""
+    """Take a decision back: a rejection, or the approval of an entity type's change, which gets its definition from
+    before. An agent has versions for that."""
     _check_person(actor)
     draft: ChangeDraft = get_own(ChangeDraft, draft_id, "draft", actor=actor, lock=True)
-    if draft.status != "rejected":
-        raise Refused(f"This draft is {draft.status}; only a rejected one is opened again.", current=draft.status)
+    undone = draft.status == "approved" and draft.entity_type_id is not None
+    if undone:
+        entity_store.change_type(draft.entity_type_id, draft.after, draft.before, actor=actor)
+        ours = Feedback.outcome["id"].astext == str(draft.entity_type_id)
+    elif draft.status == "rejected":
+        ours = Feedback.review_notes.startswith(REJECTED_NOTE, autoescape=True)
+    elif draft.status == "approved":
+        raise Refused("Make the agent's earlier version current instead.", current=draft.status)
+    else:
+        raise Refused(f"This draft is {draft.status}; only a decision is taken back.", current=draft.status)
     draft.status, draft.decided_by, draft.decided_at, draft.decision_note = "open", None, None, None
     db.session.flush()
-    behind = Feedback.tenant_id == draft.tenant_id, Feedback.id.in_(draft.feedback_ids), Feedback.status == "dismissed"
-    ours = Feedback.review_notes.startswith(REJECTED_NOTE, autoescape=True)
+    status = "applied" if undone else "dismissed"
+    behind = Feedback.tenant_id == draft.tenant_id, Feedback.id.in_(draft.feedback_ids), Feedback.status == status
     if ids := db.session.scalars(select(Feedback.id).where(*behind, ours)).all():
         feedback_review.review(ids, "reopen", actor=actor)
-    audit.record(actor, "draft.reopened", "change_draft", draft.id, **_target_of(draft))
+    audit.record(actor, "draft.undone" if undone else "draft.reopened", "change_draft", draft.id, **_target_of(draft))
     return draft
 
 
@@ -350,6 +372,17 @@ def list_drafts(filters: DraftFilters, page: Page, *, actor: Actor) -> Slice[Dra
     where = [ChangeDraft.tenant_id == actor.tenant_id, *filters.conditions()]
     found = read_page(_select(), page, at=ChangeDraft.created_at, id=ChangeDraft.id, where=where)
     return found.map(lambda row: DraftRow(*row))
+
+
+def open_drafts_of(agent_id: UUID, *, actor: Actor) -> Sequence[Any]:
+    """The newest open drafts of an agent, as `id, reason, created_at`. One query."""
+    _check_reader(actor)
+    return db.session.execute(
+        select(ChangeDraft.id, ChangeDraft.reason, ChangeDraft.created_at)
+        .where(*_open(actor), ChangeDraft.agent_id == agent_id)
+        .order_by(ChangeDraft.created_at.desc(), ChangeDraft.id.desc())
+        .limit(MAX_OF_AGENT)
+    ).all()
 
 
 def get_draft(draft_id: UUID, *, actor: Actor) -> DraftRow:

@@ -9,7 +9,16 @@ from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
-from app.models import Agent, EntityType, Feedback, SharedContext, SharedContextFeedback, Tenant, WebhookDelivery
+from app.models import (
+    Agent,
+    ChangeDraft,
+    EntityType,
+    Feedback,
+    SharedContext,
+    SharedContextFeedback,
+    Tenant,
+    WebhookDelivery,
+)
 from app.services.webhooks.store import TEST_EVENT
 
 PATHS = {
@@ -19,6 +28,7 @@ PATHS = {
     "eval.regressed": "/admin/agent-review/evals/runs/{id}",
     TEST_EVENT: "/admin/settings/webhooks",
 }
+DRAFT_PATH = "/admin/agent-review/drafts/{id}"
 
 
 def build_payload(delivery: WebhookDelivery, base_url: str, *, actor: Actor) -> dict[str, Any] | None:
@@ -32,7 +42,7 @@ def build_payload(delivery: WebhookDelivery, base_url: str, *, actor: Actor) -> 
         "event": delivery.event,
         "created_at": _iso(delivery.created_at),
         "workspace": slug,
-        "url": base_url + PATHS[delivery.event].format(id=delivery.subject_id),
+        "url": base_url + (DRAFT_PATH if _is_draft(delivery) else PATHS[delivery.event]).format(id=delivery.subject_id),
         "data": data,
     }
 
@@ -46,7 +56,26 @@ def _describe(delivery: WebhookDelivery, actor: Actor) -> dict[str, Any] | None:
         return _describe_feedback(delivery.subject_id, actor)
     if delivery.event == "eval.regressed":
         return {"run_id": str(delivery.subject_id), **delivery.details}
+    if _is_draft(delivery):
+        return _describe_draft(delivery.subject_id, actor)
     return _describe_knowledge(delivery.subject_id, actor, with_text=delivery.event == "knowledge.activated")
+
+
+def _is_draft(delivery: WebhookDelivery) -> bool:
+    return delivery.event == "proposal.created" and "draft" in delivery.details
+
+
+def _describe_draft(draft_id: UUID, actor: Actor) -> dict[str, Any] | None:
+    row = db.session.execute(
+        select(
+            ChangeDraft.status.label("state"), Agent.slug.label("agent"), EntityType.slug.label("entity_type"),
+            func.cardinality(ChangeDraft.feedback_ids).label("signals"),
+        )
+        .outerjoin(Agent, Agent.id == ChangeDraft.agent_id)
+        .outerjoin(EntityType, EntityType.id == ChangeDraft.entity_type_id)
+        .where(ChangeDraft.tenant_id == actor.tenant_id, ChangeDraft.id == draft_id)
+    ).one_or_none()  # fmt: skip
+    return None if row is None else {"id": str(draft_id), "type": "draft", **row._mapping}
 
 
 def _describe_feedback(feedback_id: UUID, actor: Actor) -> dict[str, Any] | None:
@@ -96,6 +125,7 @@ def _sentence(payload: dict[str, Any]) -> str:
         return f"{data['rating'].capitalize()} feedback on {data.get('agent') or 'an agent'}."
     if event == "proposal.created":
         number = data["signals"]
+        whom = data["entity_type"] if data["type"] == "draft" and data["entity_type"] else whom
         return f"A {data['type']} for {whom} waits for approval, from {number} signal{'s' if number != 1 else ''}."
     if event == "knowledge.activated":
         return f"A {data['type']} for {whom} is active: {data['content']}"

@@ -19,6 +19,7 @@ from app.services.agents import lists as agent_lists
 from app.services.agents import merge as agent_merge
 from app.services.agents import versions as agent_versions
 from app.services.entities import store as entity_store
+from app.services.review import drafts
 from app.services.sessions import start as session_start
 from app.services.sessions.start import Progress
 from app.text.diff import text_diff
@@ -76,6 +77,7 @@ def detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 2
         kinds=KINDS,
         limits=LIMITS,
         versions=agent_versions.list_versions(agent_id, actor=g.actor, limit=VERSIONS),
+        drafts=drafts.open_drafts_of(agent_id, actor=g.actor),
         others=[(other.slug, other.slug) for other in others if not other.is_system and other.id != agent_id],
         records=_records() if row.runs_here else [],
         errors=errors or {},

@@ -80,27 +80,29 @@ def decide(draft_id: UUID) -> Any:
     wanted, note = request.form.get("status", ""), request.form.get("note", "").strip() or None
     try:
         with transaction():
-            _decide(draft_id, wanted, note)
+            reversible = _decide(draft_id, wanted, note)
     except (Invalid, Refused) as refusal:
         return _answer(draft_id, Toast(refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
-    return _answer(draft_id, _decision_toast(draft_id, wanted))
+    return _answer(draft_id, _decision_toast(draft_id, wanted, reversible))
 
 
-def _decide(draft_id: UUID, wanted: str, note: str | None) -> None:
+def _decide(draft_id: UUID, wanted: str, note: str | None) -> bool:
+    """Decide, and say whether that can be taken back here. An approved agent has versions for it."""
     if len(note or "") > MAX_NOTE:
         raise Invalid.of({"note": f"At most {MAX_NOTE:,} characters."})
     if wanted == "approved":
-        drafts.approve_draft(draft_id, actor=g.actor, note=note)
-    elif wanted == "rejected":
+        return drafts.approve_draft(draft_id, actor=g.actor, note=note).entity_type_id is not None
+    if wanted == "rejected":
         drafts.reject_draft(draft_id, actor=g.actor, note=note)
     elif wanted == "open":
         drafts.reopen_draft(draft_id, actor=g.actor)
     else:
         raise Invalid("Approve or reject it.")
+    return wanted == "rejected"
 
 
-def _decision_toast(draft_id: UUID, wanted: str) -> Toast:
-    if wanted != "rejected":
+def _decision_toast(draft_id: UUID, wanted: str, reversible: bool) -> Toast:
+    if not reversible:
         return Toast(DONE[wanted])
     return Toast(
         DONE[wanted], undo=url_for(".decide", draft_id=draft_id), target="#toasts", fields=(("status", "open"),)

@@ -144,6 +144,8 @@ def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, An
         session = parse_id(row.outcome.get("id") or row.context.get("retry_ref"))
         href = url_for("sessions.own_detail", session_id=session) if session else ""
         return Outcome(describe_retry(retries.get(str(session))), href=href)
+    if kind == "entity_type":
+        return Outcome(f"Led to a change: {row.outcome['text']}.", note)
     if kind in OUTCOME_SENTENCES:
         return Outcome(OUTCOME_SENTENCES[kind], note)
     if learned is not None and learned.state == "proposed":

@@ -17,7 +17,7 @@ from app.views.settings import bp
 
 EVENT_WORDS = {
     "feedback.submitted": "Feedback comes in",
-    "proposal.created": "A rule is proposed",
+    "proposal.created": "A rule or a change of an agent or entity type is proposed",
     "knowledge.activated": "A rule becomes active",
     "eval.regressed": "A golden set drops",
 }
