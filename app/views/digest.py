@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from flask import Blueprint, g, request
+from flask import Blueprint, current_app, g, request
 
 from app.errors import Invalid
 from app.security.access import access
+from app.security.cookies import cookie_name
 from app.services.analytics import digest
 from app.services.lists.filters import parse_day
 from app.views.htmx import render
@@ -21,4 +22,17 @@ def index() -> Any:
         wanted = parse_day("week", request.args.get("week", ""))
     except Invalid:
         wanted = None
-    return render("digest/index.html", digest=digest.load_digest(wanted, actor=g.actor))
+    found = digest.load_digest(wanted, actor=g.actor)
+    answer = render("digest/index.html", digest=found)
+    safe = {"secure": current_app.config["SECURE"], "httponly": True, "samesite": "Lax"}
+    answer.set_cookie(_cookie(), "1", expires=found.until, **safe)
+    return answer
+
+
+def is_unread() -> bool:
+    """Whether this browser has not opened the digest since the newest week ended: its cookie lasts until then."""
+    return _cookie() not in request.cookies
+
+
+def _cookie() -> str:
+    return cookie_name(f"upshot_digest_{g.actor.tenant_id.hex}")

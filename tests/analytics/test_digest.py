@@ -58,9 +58,15 @@ def test_each_week_has_its_own_figures(
     run = bench.run(set_name="default")
 
     client = sign_in(admin)
+    link = "a[href$='/digest']"
+    feedback = "/admin/agent-review/feedback"
+    assert words(soup(client.get(feedback)).select_one(link)) == "Weekly digest new"
     with count_queries() as seen:
         page = soup(client.get(PAGE))
     assert len(seen) <= 8, seen
+    assert words(soup(client.get(feedback)).select_one(link)) == "Weekly digest"
+    mark = next(one for one in client._cookies.values() if one.key.startswith("upshot_digest"))
+    assert mark.expires.replace(tzinfo=UTC) == monday(-1), "new again with the next week"
     shown = words(page.select_one(".u-facts"))
     assert shown == "Received 2 feedback (1 negative) Proposed 2 rules Activated 1 rule Dropped 0 sets"
     assert [one["href"].rsplit("/", 1)[1] for one in page.select("tbody a[href*=knowledge]")] == [str(row)]

@@ -59,9 +59,10 @@ class Week:
 
 @dataclass(frozen=True)
 class Digest:
-    """The last weeks, the newest first, and of one of them the rules and the sets."""
+    """The last weeks, the newest first, and of one of them the rules and the sets. The current one ends at `until`."""
 
     weeks: list[Week]
+    until: datetime
     chosen: Week
     rules: Sequence[Any]
     sets: Sequence[DroppedSet]
@@ -91,7 +92,7 @@ def load_digest(wanted: date | None = None, *, actor: Actor, now: datetime | Non
     span = {"since": _start(chosen.begins, zone), "until": _start(chosen.begins + WEEK, zone)}
     rules = db.session.execute(ACTIVATED, {**asked, **span}).all()
     sets = [one for one in drops if _is_within(one.at, chosen.begins, zone)][:MAX_LISTED]
-    return Digest(weeks, chosen, sorted(rules, key=lambda row: row.at, reverse=True), sets)
+    return Digest(weeks, until, chosen, sorted(rules, key=lambda row: row.at, reverse=True), sets)
 
 
 def _start(day: date, zone: tzinfo) -> datetime:

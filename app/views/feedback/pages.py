@@ -21,6 +21,7 @@ from app.services.feedback import volume as feedback_volume
 from app.services.feedback.failures import FailureGroup
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
 from app.services.feedback.volume import Day
+from app.views import digest
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.feedback.context import assessment_fields, load_context, load_sidebar, posted_assessment
@@ -45,7 +46,9 @@ LINKED = ("run", "session_id", "chat_id", "entity_id", "trace_id", "agent_id", "
 def index() -> Any:
     """The feedback of the workspace, newest first."""
     views = saved_views.load_views("feedback")
-    return views.opening or page("feedback/index.html", "feedback/_list.html", views=views, **list_context())
+    return views.opening or page(
+        "feedback/index.html", "feedback/_list.html", views=views, digest_unread=digest.is_unread(), **list_context()
+    )
 
 
 def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
