@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.learning.review import windows
-from app.learning.review.plan import plan_review
+from app.learning.review.plan import WAITS, plan_review
 from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Plan, Rule, Signal, Tool
 from app.learning.rules import applies_to_texts, read_forms
 from scripts.review_weeks import DATA, NOW, Week, read_week, score_week
@@ -86,6 +86,110 @@ def test_a_flag_of_an_admin_and_a_failed_replay_are_enough_alone() -> None:
     assert [one.signal_ids for one in plan(replay).proposals] == [(replay.id,)]
 
 
+def test_two_failed_sessions_are_two_signals_and_one_is_not() -> None:
+    failed = "bookSeat failed: call getPrice before bookSeat."
+    rows = [complaint(failed, None, kind="session_failure", origin="system") for _ in range(2)]
+    once = [replace(row, session_id=rows[0].session_id) for row in rows]
+
+    [pattern] = plan(*rows).patterns
+
+    assert set(pattern.signal_ids) == {row.id for row in rows}
+    assert not any(reason == WAITS for reason in plan(*rows).pending.values())
+    assert set(plan(*once).pending.values()) == {WAITS}
+
+
+def test_failed_sessions_confirm_what_one_person_says() -> None:
+    said = complaint("Call getPrice first, then bookSeat.", 1, calls=(Call("bookSeat", {"seat": "4A"}),))
+    failed = replace(
+        said,
+        id=uuid4(),
+        session_id=uuid4(),
+        kind="session_failure",
+        author_id=None,
+        comment="bookSeat failed: no price",
+    )
+
+    [proposal] = plan(said, failed).proposals
+
+    assert set(proposal.signal_ids) == {said.id, failed.id}
+    assert proposal.content == "Call getPrice first, then bookSeat."
+
+
+ANECDOTE = "Third passenger this week who paid 4 euro harbour tax more than the price I quoted!"
+MADE = (Call("bookSeat", {"seat": "4A"}),)
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        # What happened once is left out where somebody says what to do.
+        ((ANECDOTE, "Quote prices with the harbour tax. I was furious."), "Quote prices with the harbour tax."),
+        (("He paid twice. Please take it out.", ANECDOTE), None),
+        # One sentence for one order.
+        (
+            ("Use getPrice instead of bookSeat.", "Use getPrice instead of bookSeat for a price.", "Call getPrice."),
+            "Use getPrice instead of bookSeat for a price.",
+        ),
+        (("Try to be right about the price.", "The price has to be right."), None),
+    ],
+)
+def test_a_rule_says_what_to_do(said: tuple[str, ...], rule: str | None) -> None:
+    calls = MADE if "bookSeat" in said[0] else ()
+    found = plan(*(complaint(text, person, calls=calls) for person, text in enumerate(said, 1))).proposals
+
+    assert [one.content for one in found] == ([rule] if rule else [])
+
+
+def test_a_change_that_nobody_asked_for_gives_a_rule() -> None:
+    agent = replace(FERRY, tools=(Tool("createBooking", True, "Book."),))
+    calls = (Call("createBooking", {"name": "Fare"}),)
+    about = {"calls": calls, "question": "Fare to Brodick for the brochure"}
+    rows = [
+        complaint("I asked for a fare and it made a booking. Please take it out.", 1, **about),
+        complaint("I asked for a fare, it made a booking called Fare.", 2, **about),
+        complaint("An agent must not book when somebody only asks.", 3, kind="flag", admin_flag=True, **about),
+    ]
+
+    [proposal] = plan_review(rows, agents=[agent], entity_types=[], rules=(), now=NOW).proposals
+
+    assert set(proposal.signal_ids) == {row.id for row in rows}
+    assert proposal.content == (
+        "Never use createBooking to answer a question. An agent must not book when somebody only asks."
+    )
+
+
+def test_a_rule_that_is_there_in_other_words_gets_the_signals() -> None:
+    rule = Rule(uuid4(), "correction", "A passenger's ticket is fare=total.", "ticket", FERRY.id, None, "proposed")
+
+    found = plan(*(complaint(text, person) for person, text in enumerate(REASONS, 1)), rules=(rule,))
+
+    assert [merge.rule_id for merge in found.merges] == [rule.id]
+    assert not found.proposals
+
+
+def test_what_a_golden_called_is_the_rule_for_its_failed_replay() -> None:
+    yearly = EntityType(uuid4(), "season-fare", "Season fare")
+    calls = [(Call("getPrice", {"route": "Brodick", "kind": slug}),) for slug in ("crew-list", "season-fare")]
+    rows = [
+        complaint(
+            "Replay fails: the answer does not mention “12.00”.",
+            None,
+            kind="replay_failure",
+            question=f"Which season tickets are there to {place}?",
+            calls=calls[0],
+            expected=calls[1],
+        )
+        for place in ("Brodick", "Arran")
+    ]
+
+    [proposal] = plan_review(rows, agents=[FERRY], entity_types=[CREW, yearly], rules=(), now=NOW).proposals
+
+    assert (proposal.content, proposal.context) == (
+        "Call getPrice with kind=season-fare when somebody asks about season tickets.",
+        "season tickets",
+    )
+
+
 def test_a_rule_that_is_there_gets_the_signals_and_one_that_was_rejected_does_not_come_back() -> None:
     signals = [complaint(text, person) for person, text in enumerate(REASONS, 1)]
     [proposal] = plan(*signals).proposals
@@ -151,9 +255,7 @@ def test_every_signal_is_in_one_decision_at_most(dev: Week) -> None:
     assert not set(decided) & set(found.pending)
 
 
-@pytest.mark.parametrize(
-    ("name", "recall", "precision"), [("dev", 0.8, 0.9), ("held", 0.75, 0.9), ("second", 0.75, 0.9)]
-)
+@pytest.mark.parametrize(("name", "recall", "precision"), [("dev", 0.8, 0.9), ("held", 0.7, 0.9), ("second", 0.8, 0.9)])
 def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precision: float) -> None:
     week = read_week(name)
     score = score_week(week, week.plan())

@@ -10,7 +10,7 @@ from app.learning.review.moments import words_of
 from app.learning.review.types import Agent, EntityType, Signal
 from app.text.words import split_name
 
-CLEAR = 1.5
+CLEAR = 1.4
 # What the words of an order, of a comparison with what was done, and of an order of steps have in common.
 ORDERS = re.compile(
     r"\b(?:should|must|shall|needs?|needed|ought|ha(?:s|ve) to|always|never|instead|rather than|only then|first|before"

@@ -1,7 +1,7 @@
 """What becomes of one group of signals: a rule to propose, more evidence for one that is there, or neither."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from uuid import UUID
@@ -9,9 +9,10 @@ from uuid import UUID
 from app.learning.hygiene.checks import Named, Row, World, check_alone
 from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.learning.review.background import Background, read_background
-from app.learning.review.clarity import CLEAR, Terms, read_terms, score_signal
+from app.learning.review.clarity import CLEAR, Terms, read_terms, score_signal, score_text
 from app.learning.review.groups import Group
-from app.learning.review.merge import KnownRules
+from app.learning.review.merge import KnownRules, orders_same
+from app.learning.review.orders import instructions_of
 from app.learning.review.types import Agent, EntityType, Merge, Pattern, Proposal, Rule, Signal
 from app.learning.review.wording import write_rule
 
@@ -22,6 +23,8 @@ KNOWN = "The rule says this already."
 ALONE = "replay_failure"
 # People who say the same in nearly the same words are clear enough together.
 ALIKE = 1.5
+# An instruction by itself is clear from here on, whatever is said around it.
+CLEAR_ORDER = 1.2
 
 
 @dataclass
@@ -91,26 +94,45 @@ def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: 
         made.pending |= dict.fromkeys(ids, UNCLEAR)
         return
     draft = write_rule(members, workspace.agents, workspace.kinds, workspace.terms, workspace.background)
-    if _is_vague(draft.content, workspace):
+    if draft is None or _is_vague(draft.content, workspace):
         made.pending |= dict.fromkeys(ids, UNCLEAR)
     elif find_prompt_talk(draft.content):
         made.pending |= dict.fromkeys(ids, SUSPECT)
     else:
         _propose(
             Proposal(draft.type, draft.content, draft.context, *_scope(group.pattern), ids, _count_evidence(members)),
+            members,
             workspace,
             made,
         )
 
 
-def _propose(proposal: Proposal, workspace: Workspace, made: Decisions) -> None:
+def _propose(proposal: Proposal, members: Sequence[Signal], workspace: Workspace, made: Decisions) -> None:
     same = workspace.known_rules.find_same(proposal)
     if same is None:
-        made.proposals.append(proposal)
+        _add(proposal, members, workspace, made)
     elif same.rejected:
         made.dismissed |= dict.fromkeys(proposal.signal_ids, REJECTED)
     else:
         made.merges.append(Merge(same.id, proposal.signal_ids, KNOWN))
+
+
+def _add(proposal: Proposal, members: Sequence[Signal], workspace: Workspace, made: Decisions) -> None:
+    """Propose a rule once: another group that asks for the same adds its evidence. A flag's words come first."""
+    place = next((n for n, other in enumerate(made.proposals) if orders_same(proposal, other)), None)
+    if place is None:
+        made.proposals.append(proposal)
+        return
+    other = made.proposals[place]
+    rows = {signal.id: signal for signal in workspace.signals}
+    first, second = (proposal, other) if any(one.admin_flag for one in members) else (other, proposal)
+    ids = (*first.signal_ids, *second.signal_ids)
+    made.proposals[place] = replace(
+        first,
+        context=first.context or second.context,
+        signal_ids=ids,
+        reason=_count_evidence([rows[id] for id in ids]),
+    )
 
 
 def _scope(pattern: Pattern) -> tuple[UUID | None, UUID | None]:
@@ -122,7 +144,12 @@ def _speaks_alone(signal: Signal) -> bool:
 
 
 def _is_clear(signals: Sequence[Signal], terms: Terms) -> bool:
-    return any(_speaks_alone(signal) or score_signal(signal, terms) >= CLEAR for signal in signals)
+    return any(
+        _speaks_alone(signal)
+        or score_signal(signal, terms) >= CLEAR
+        or score_text(" ".join(instructions_of(signal.comment or signal.follow_up or "")), terms) >= CLEAR_ORDER
+        for signal in signals
+    )
 
 
 def _is_vague(content: str, workspace: Workspace) -> bool:

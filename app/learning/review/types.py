@@ -51,7 +51,8 @@ class EntityType:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
     """A row of feedback with the moment that it is about. `author_id` is None for the system's own rows. `follow_up` is
-    what the person said next in the same session; a thumb without words often has its reason there."""
+    what the person said next in the same session; a thumb without words often has its reason there. `expected` are the
+    calls of a golden where its replay made others."""
 
     id: UUID
     kind: str
@@ -73,6 +74,7 @@ class Signal:
     answer: str | None = None
     calls: tuple[Call, ...] = ()
     follow_up: str | None = None
+    expected: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

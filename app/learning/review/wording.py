@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import math
 import re
+from calendar import day_name, month_name
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import mul
 
 from app.learning.hygiene.words import stem
 from app.learning.review.affinity import UNSEEN
 from app.learning.review.background import Background
 from app.learning.review.clarity import ORDERS, Terms, opens_an_order, score_text, split_sentences
-from app.learning.review.fixes import find_fix
+from app.learning.review.fixes import Fix, find_fix
 from app.learning.review.moments import content_words, said_of
+from app.learning.review.orders import count_circumstances, instructions_of, says_what_to_do, statements_of
 from app.learning.review.types import Agent, EntityType, Signal
+from app.learning.rules import PAIR, read_forms
 from app.text.embeddings import embed
 from app.text.masking import Masking
 
 MAX_SENTENCE, MAX_COMMENT, MAX_CONTENT, MAX_CONTEXT = 240, 400, 600, 120
-MAX_WHEN, COMMON = 4, 0.5
+MAX_WHEN, COMMON = 3, 0.5
 SAME = 0.7
 CENTRAL = 2.0
 # A second sentence says something that the first does not, and is as clear as one.
 SECOND = 0.5
-INSTANCE = re.compile(r"\b[A-Z]{1,4}-?\d{2,}\w*|\S+@\S+|\+?\d[\d ]{7,}|https?:\S*|\bwww\.\S+")
-MOOD = re.compile(r"(?:!{2,}|\?{2,}|[:;]-?[()D]|\b(?:omg|wtf|lol|ffs|pls|damn)\b)", re.IGNORECASE)
+# A sentence that says what to do, before one that says how things are.
+ORDER = 1.5
+# Words that a sentence adds to a fix that names the same tools.
+MORE = 3
+REPLAY = "replay_failure"
+ASKED_TO = "asked to "
+MAX_EXAMPLE = 160
+PERSON = re.compile(r"\b(?:Mr|Mrs|Ms|Miss|Dr)\b\.? [A-Z][\w'’-]+")
+# Names stand capitalised within a sentence; EBITDA is none.
+NAMED = re.compile(r"(?<=[\w,;:] )[A-Z][a-zà-ÿ]+\b|\b(?i:mrs?|ms|dr)\b")
+WORD = re.compile(r"[^\W\d_]+")
+DAYS = frozenset(stem(name) for name in (*day_name, *month_name, "since", "until", "asks", "show") if name)
 # Words of an order of steps.
 STEPS = frozenset({"first", "before", "only then", "beforehand", "until"})
-PAST = re.compile(r"\b(?:was|were|had|did|didn['’]?t|told|said|sent|gave|went|came|took|made|got)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -55,26 +68,62 @@ def write_rule(
     kinds: Sequence[EntityType],
     terms: Terms,
     background: Background,
-) -> Draft:
-    """The rule that these signals ask for, the clearest of them first."""
-    fix = find_fix(signals, agents, kinds, background.values)
-    parts = [fix] if fix else []
-    parts += [_finish(sentence) for sentence in _choose(_sentences(signals, terms))]
-    if example := _example(signals):
-        parts.append(example)
-    content = " ".join(dict.fromkeys(parts))[:MAX_CONTENT]
-    return Draft(_pick_type(content, fix), content, find_occasion(signals, background))
+) -> Draft | None:
+    """The rule that these signals ask for, the clearest of them first; None if nothing says what to do."""
+    occasion = find_occasion(signals, background)
+    fix = find_fix(signals, agents, kinds, background.values, occasion)
+    own = [signal for signal in signals if not (fix and signal.kind == REPLAY)]
+    said = [_finish(text) for text in _choose(_sentences(own, terms, with_facts=fix is not None))]
+    parts = _without_repeats(fix, said, agents) if fix else said
+    if not parts:
+        return _quote_replay(signals, occasion)
+    if fix and parts == [fix.text] and occasion and not fix.occasion:
+        when = occasion if occasion.startswith(ASKED_TO) else f"somebody asks about {occasion}"
+        parts = [f"{fix.text.rstrip('.')} when {when}."]
+    if example := _find_example(signals):
+        parts.append(f"For example: “{example}”")
+    content = " ".join(parts)[:MAX_CONTENT]
+    return Draft(_pick_type(content, fix), content, (fix and fix.occasion) or occasion)
+
+
+def _quote_replay(signals: Sequence[Signal], occasion: str | None) -> Draft | None:
+    """How a replay failed, which is no rule yet: only a model makes one of it."""
+    told = next((signal.comment for signal in signals if signal.kind == REPLAY and signal.comment), None)
+    return Draft("correction", told, occasion) if told else None
+
+
+def _without_repeats(fix: Fix, said: Sequence[str], agents: Sequence[Agent]) -> list[str]:
+    """A fix and the sentences that say more than it; no fix where a sentence says it."""
+    tools = [tool.name for agent in agents for tool in agent.tools]
+    names = PAIR.findall(fix.text)
+    wanted, rest = read_forms(fix.text, tools, names)
+    kept = []
+    for text in said:
+        forms, words = read_forms(text, tools, names)
+        if forms and set(wanted) <= set(forms) and says_what_to_do(text):
+            return list(said)
+        if not (
+            forms and set(forms) <= set(wanted) and len(set(content_words(words)) - set(content_words(rest))) < MORE
+        ):
+            kept.append(text)
+    return [fix.text, *kept]
 
 
 def find_occasion(signals: Sequence[Signal], background: Background) -> str | None:
     """The words in which people asked, where most of them asked in the same ones."""
-    words = _common_words([signal.question or "" for signal in signals], background.asked, background.size, MAX_WHEN)
-    return f"asked about {', '.join(words)}"[:MAX_CONTEXT] if words else None
+    asked = [signal.question or "" for signal in signals]
+    found = _common_words(asked, background.asked, background.size, MAX_WHEN)
+    if not found:
+        return None
+    opening = sum(text.lower().startswith(f"{found[0]} ") for text in asked)
+    order = ASKED_TO if 2 * opening >= len(asked) and len(asked) > 1 else ""
+    return f"{order}{_join_words(found, asked)}"[:MAX_CONTEXT]
 
 
 def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, most: int) -> list[str]:
-    """Words that most of some texts have and few of all do, the most telling first."""
-    inside = [list(dict.fromkeys(content_words(text))) for text in texts]
+    """Words that most of some texts have and few of all do, the most telling first. Names and days are no occasion."""
+    names = {stem(name) for text in texts for name in NAMED.findall(text)} | DAYS
+    inside = [list(dict.fromkeys(word for word in content_words(text) if stem(word) not in names)) for text in texts]
     count = Counter(mark for words in inside for mark in {stem(word) for word in words})
     needed, population = max(2, COMMON * len(texts)), size + UNSEEN
     lift = {
@@ -88,42 +137,61 @@ def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, mos
     return [form[mark] for mark in sorted(lift, key=lambda mark: (-lift[mark], mark))[:most]]
 
 
-def _sentences(signals: Sequence[Signal], terms: Terms) -> list[_Sentence]:
-    """What people said, sentence by sentence, each with how well it would stand as a rule."""
+def _join_words(found: Sequence[str], texts: Sequence[str]) -> str:
+    """Words as people wrote them: in their order, and together where they stand together."""
+    text = max(texts, key=lambda one: (sum(word in content_words(one) for word in found), one))
+    words = [word if word[1:].isupper() else word.lower() for word in WORD.findall(text) if word.lower() in found]
+    words = list(dict.fromkeys(words)) + [word for word in found if word not in {one.lower() for one in words}]
+    joined: str = words[0]
+    for before, after in pairwise(words):
+        together = re.search(rf"\b{before}\s+{after}\b", text, re.IGNORECASE)
+        joined += f" {after}" if together else f", {after}"
+    return joined
+
+
+def _sentences(signals: Sequence[Signal], terms: Terms, *, with_facts: bool) -> list[_Sentence]:
+    """What people said that can stand in a rule, the best first. Without an instruction, what explains one."""
     # People say what to do. A failed replay says what one answer lacked, and is read when nobody said anything.
     people = [place for place, signal in enumerate(signals) if signal.author_id]
     own = ((place, text) for place in people or range(len(signals)) for text in _own_sentences(signals[place]))
     found = [(place, text) for place, text in own if _is_plain(text)]
+    if not found and with_facts:
+        stated = (
+            (n, text) for n, one in enumerate(signals) for text in statements_of(one.comment or one.follow_up or "")
+        )
+        found = [(place, text) for place, text in stated if _is_plain(text)]
+    if not found:
+        return []
     vectors = embed([text for _, text in found])
     whole = embed([" ".join(said_of(signal) for signal in signals)])
     scored = []
     for (place, text), vector in zip(found, vectors, strict=True):
         central = sum(map(mul, vector, whole[0]))
         flag = 2.0 * signals[place].admin_flag
-        scored.append(_Sentence(text, place, score_text(text, terms) + flag + CENTRAL * central - _flaws(text), vector))
+        orders = ORDER * says_what_to_do(text)
+        score = score_text(text, terms) + flag + orders + CENTRAL * central - _flaws(text)
+        scored.append(_Sentence(text, place, score, vector))
     return sorted(scored, key=lambda one: (-one.score, one.place, one.text))
 
 
 def _own_sentences(signal: Signal) -> Iterator[str]:
-    """The sentences of a reason, whole where they are short; of an edit, those that the answer did not have."""
-    if signal.admin_flag and signal.comment:
-        yield " ".join(signal.comment.split())
+    """The instructions in what a person said, together where they are short; of an edit, the sentences that the answer
+    did not have and that name no figure."""
+    if signal.kind == "session_failure" or (signal.comment or "").startswith("Replay fails"):
         return
-    for text in (signal.comment, signal.follow_up if not signal.comment else None):
-        sentences = split_sentences(text or "")
-        yield from [" ".join(sentences)] if len(" ".join(sentences)) <= MAX_SENTENCE / 2 else sentences
-    if signal.preferred_answer:
-        had = {sentence.lower() for sentence in split_sentences(signal.answer or "")}
-        for sentence in split_sentences(signal.preferred_answer):
-            if sentence.lower() not in had and not re.search(r"\d", sentence):
-                yield sentence
+    found = instructions_of(signal.comment or signal.follow_up or "")
+    whole = " ".join(map(_finish, found))
+    yield from [whole] if whole and (signal.admin_flag or len(whole) <= MAX_SENTENCE) else found
+    had = {sentence.lower() for sentence in split_sentences(signal.answer or "")}
+    for sentence in instructions_of(signal.preferred_answer or ""):
+        if sentence.lower() not in had and not re.search(r"\d", sentence):
+            yield sentence
 
 
 def _flaws(text: str) -> float:
-    """What makes a sentence about one case, or about a mood."""
+    """What makes a sentence about one case."""
     short, long = len(content_words(text)) < 3, len(text) > MAX_SENTENCE
-    flaws = 1.0 * len(INSTANCE.findall(text)) + 0.7 * bool(MOOD.search(text)) + 0.3 * bool(PAST.search(text))
-    return flaws + 0.5 * ("?" in text) + 1.0 * short + 1.0 * long + 0.3 * bool(re.search(r"\d", text))
+    return 0.7 * count_circumstances(text) + 1.0 * short + 1.0 * long + 0.3 * bool(re.search(r"\d", text))
 
 
 def _choose(sentences: Sequence[_Sentence]) -> list[str]:
@@ -144,10 +212,15 @@ def _finish(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _example(signals: Sequence[Signal]) -> str | None:
-    """The answer that somebody wanted, as an example."""
-    wanted = next((one for signal in signals if (one := signal.preferred_answer) and _is_plain(one)), None)
-    return f"Answer as in “{' '.join(wanted.split())[:MAX_SENTENCE]}”." if wanted else None
+def _find_example(signals: Sequence[Signal]) -> str | None:
+    """What somebody put in place of an answer, if it is short, with X for a person."""
+    for signal in signals:
+        had = {sentence.lower() for sentence in split_sentences(signal.answer or "")}
+        new = [one for one in split_sentences(signal.preferred_answer or "") if one.lower() not in had]
+        text = PERSON.sub("X", " ".join(" ".join(new).split()))
+        if text and len(text) <= MAX_EXAMPLE and _is_plain(text):
+            return text
+    return None
 
 
 def _is_plain(text: str) -> bool:
@@ -155,9 +228,9 @@ def _is_plain(text: str) -> bool:
     return Masking(emails=True, phones=True).text(text) == text and "[masked:" not in text
 
 
-def _pick_type(content: str, fix: str | None) -> str:
+def _pick_type(content: str, fix: Fix | None) -> str:
     """A way of working is a lesson, another order a correction, and what orders nothing an insight."""
     orders = {word.lower() for word in ORDERS.findall(content)}
-    if (fix and " before " in fix) or (not fix and orders & STEPS):
+    if (fix and " before " in fix.text) or (not fix and orders & STEPS):
         return "lesson"
     return "correction" if fix or orders or opens_an_order(content) else "insight"

@@ -32,7 +32,7 @@ TEXT = 1500
 MAX_EVENTS = 60
 MAX_CALLS = 12
 MISSING = (
-    (re.compile(r"Replay fails: the answer does not mention (“[^”]+”)\."), r"Mention \1 in the answer."),
+    (re.compile(r"Replay fails: the answer does not mention (“\w[^”A-Z\d]*”)\."), r"Mention \1 in the answer."),
     (re.compile(r"Replay fails: (\w+) was not called\."), r"Call \1 first."),
     (re.compile(r"Replay fails: (\w+) was not called with the expected arguments\."), r"Check the arguments of \1."),
     (re.compile(r"Replay fails: ([\w ]+) was not (created|updated)\."), r"Make sure that the \1 is \2."),
@@ -66,7 +66,7 @@ SELECT f.id, f.kind, f.source_type, f.rating, f.origin, f.occurred_at, f.signal,
        coalesce(e.entity_type_id, s.entity_type_id, (
            SELECT t.id FROM entity_types AS t
             WHERE t.tenant_id = f.tenant_id AND t.id::text = f.context ->> 'entity_type_id')),
-       f.context ->> 'field_name', f.message_id, f.chat_id, f.turn_id
+       f.context ->> 'field_name', f.context ->> 'golden_session_id', f.message_id, f.chat_id, f.turn_id
   FROM feedback AS f
   LEFT JOIN entities AS e ON e.tenant_id = f.tenant_id AND e.id = f.entity_id
   LEFT JOIN LATERAL (SELECT o.entity_type_id FROM sessions AS n JOIN entities AS o
@@ -78,6 +78,8 @@ SELECT f.id {OPEN}
    AND (f.occurred_at, f.id) > (%(at)s::timestamptz, %(after)s::uuid)
  ORDER BY f.occurred_at, f.id LIMIT {PART}
 """
+# The last columns of ROWS, which say where the moment is.
+PLACE = ("golden_session_id", "message_id", "chat_id", "turn_id")
 # The message that feedback names, what was asked before it and what its person said next.
 MOMENTS = f"""
 SELECT w.n, left(m.content, {TEXT}), left(q.content, {TEXT}), left(u.content, {TEXT})
@@ -236,11 +238,16 @@ def load_signals(ids: Sequence[UUID], *, actor: Actor) -> list[Signal]:
         return []
     tenant = {"tenant": actor.tenant_id}
     rows = run(f"{ROWS} WHERE f.tenant_id = %(tenant)s AND f.id = ANY (%(ids)s::uuid[])", tenant | {"ids": list(ids)})
-    names = ("message_id", "chat_id", "turn_id")
-    signals = {row[0]: _signal(row[: -len(names)]) for row in rows}
+    signals = {row[0]: _signal(row[: -len(PLACE)]) for row in rows}
+    goldens = {row[0]: id for row in rows if (id := parse_id(row[-len(PLACE)]))}
     told = _moments(rows, tenant)
-    events = _events({signal.session_id for signal in signals.values() if signal.session_id}, tenant)
-    return [_with_moment(signals[id], told.get(id), events) for id in ids if id in signals]
+    sessions = {signal.session_id for signal in signals.values() if signal.session_id}
+    events = _events(sessions | set(goldens.values()), tenant)
+    return [
+        _with_moment(signals[id], told.get(id), events, events.get(goldens[id], []) if id in goldens else [])
+        for id in ids
+        if id in signals
+    ]
 
 
 def _signal(row: Sequence[Any]) -> Signal:
@@ -255,7 +262,8 @@ def _signal(row: Sequence[Any]) -> Signal:
 
 
 def instruct(comment: str | None) -> str | None:
-    """What a failed replay says as an instruction, where what was missing is plain."""
+    """What a failed replay says as an instruction, where what was missing is plain. A figure or a name is missing in
+    one answer only."""
     for told, order in MISSING:
         if comment and (found := told.fullmatch(comment)):
             return found.expand(order)
@@ -282,11 +290,19 @@ def _events(sessions: Collection[UUID], tenant: dict[str, Any]) -> dict[UUID, li
     return found
 
 
-def _with_moment(signal: Signal, told: tuple[str | None, ...] | None, events: Mapping[UUID, list[Any]]) -> Signal:
-    """The row with its turn: that of the message it names, else the last of its session."""
+def _with_moment(
+    signal: Signal, told: tuple[str | None, ...] | None, events: Mapping[UUID, list[Any]], golden: Sequence[Any]
+) -> Signal:
+    """The row with its turn: that of the message it names, the first that a golden had otherwise, else the last of its
+    session."""
     answer, question, follow_up = told or (None, None, None)
     turns = _split_turns(events.get(signal.session_id, []) if signal.session_id else [])
     place = next((n for n, turn in enumerate(turns) if question and turn[0][1] == question), len(turns) - 1)
+    pairs = zip(map(_calls, turns), map(_calls, _split_turns(golden)), strict=False)
+    differ = [(n, expected) for n, (called, expected) in enumerate(pairs) if _done(called) != _done(expected)]
+    if differ:
+        place, expected = differ[0]
+        signal = replace(signal, expected=expected)
     if turns:
         turn = turns[place]
         said = [event[1] for event in turn if event[0] == "agent.message"]
@@ -304,6 +320,10 @@ def _split_turns(events: Iterable[Any]) -> list[list[Any]]:
             turns.append([])
         turns[-1].append(event)
     return turns
+
+
+def _done(calls: Sequence[Call]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(call.name, call.arguments) for call in calls]
 
 
 def _calls(turn: Sequence[Any]) -> tuple[Call, ...]:
