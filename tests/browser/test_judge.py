@@ -43,9 +43,17 @@ def test_criteria_are_written_judged_overruled_and_checked(
     page.get_by_role("button", name="Attach to all of default").click()
     expect(page.locator("#goldens")).to_contain_text("1 of 1")
     check(page, "criteria", "dark")
-    with LoopbackModel(answer(tone=1)) as model:
+    with LoopbackModel(answer(tone=999)) as model:
         court.configure(model)
         run = court.run()
+    visitor.go(f"{EVALS}/runs/{run.id}")
+    expect(page.locator("#judge")).to_contain_text("1 of 1 done (1 errored)")
+    with LoopbackModel(answer(tone=1)) as model:
+        court.configure(model)
+        page.get_by_role("button", name="Judge again").click()
+        expect(page.locator("main")).to_contain_text("0 of 1 done")
+        court.bench.drain()
+        expect(page.locator("#judge")).to_contain_text("1 of 1 done (1 judged)")
     [replay] = court.bench.replays(run)
     visitor.go(f"{EVALS}/diff/{golden_id}/{replay.id}")
     expect(page.locator(".u-verdict")).to_contain_text("The judge lowered the verdict.")

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from app.db import acting_as, transaction
 from app.services.agents import versions
+from app.services.entities import store as entity_store
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
@@ -97,3 +98,18 @@ def test_proposals_are_decided_by_key(app: Flask, workspace: Workspace, visit: C
     expect(card.locator(".u-badge")).to_contain_text("approved")
     visitor.go(f"/admin/agents/{ids['analyst']}")
     expect(page.locator("main")).to_contain_text("Approved draft: It guesses.")
+
+    # A change of an entity type is approved and taken back.
+    with app.app_context(), acting_as(workspace.actor()), transaction():
+        kind = entity_store.create_type(slug="vendor", name="Vendor", fields={}, actor=workspace.actor())
+        made = drafts.draft_type(
+            kind.id, {"city": {"type": "string"}}, actor=workspace.actor(), reason="People ask for it."
+        )
+        draft_id = made.id
+    visitor.go("/admin/agent-review/drafts")
+    card = page.locator(f"article#draft-{draft_id}")
+    card.locator("[data-key=a]").click()
+    expect(card.get_by_role("button", name="Undo approval")).to_be_visible()
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(card.locator(".u-badge")).to_contain_text("draft")
+    expect(page.locator("#toasts")).to_contain_text("Open again.")
