@@ -30,10 +30,12 @@ class Desk:
         self.admin = workspace.actor("admin")
         self.run_sessions = run_sessions
 
-    def session(self, person: Any, asked: str, answered: str, agent: str = "deal-analyst") -> UUID:
+    def session(
+        self, person: Any, asked: str, answered: str, agent: str = "deal-analyst", called: dict[str, str] | None = None
+    ) -> UUID:
         events = [
             NewEvent("user.message", {"text": asked}),
-            NewEvent("tool.call", {"id": "1", "name": "getEntity", "arguments": {"id": "d-1"}}),
+            NewEvent("tool.call", {"id": "1", "name": "getEntity", "arguments": called or {"id": "d-1"}}),
             NewEvent("tool.result", {"call_id": "1", "name": "getEntity", "output": {"net_debt": 40}}),
             NewEvent("agent.message", {"text": answered}),
         ]

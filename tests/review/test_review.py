@@ -11,10 +11,12 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AuditEntry, Feedback, KnowledgeProof, SessionEvent, SharedContextFeedback
-from app.services.review import patterns, runs
+from app.services.review import batch, patterns, runs
 from app.services.workspaces import store as workspace_store
 from tests.conftest import soup
 from tests.review.conftest import WRONG, Desk
+
+KINDS = ("fiscal-year", "ltm")
 
 
 def events_of(desk: Desk, session_id: Any) -> list[str]:
@@ -107,6 +109,42 @@ def test_retried_extractions_are_a_pattern_too(desk: Desk) -> None:
     assert desk.statuses(*rows) == ["applied", "applied"], "their retry stays what came of them"
     again = desk.review()
     assert (again.total, again.proposed) == (0, []), "they are behind a rule now"
+
+
+def test_a_failed_session_counts_beside_what_a_person_says(desk: Desk) -> None:
+    system = desk.workspace.actor("system")
+    said = desk.complain("member", "Call getEntity before you quote leverage; the search has no net debt.")
+    failed = [
+        desk.complain(
+            "system",
+            "getEntity failed: no net debt before leverage is quoted",
+            kind="session_failure",
+            origin="system",
+            session_id=desk.session(system, "How leveraged is Kestrel?", ""),
+        )
+        for _ in range(2)
+    ]
+    review = desk.review()
+    [rule] = desk.rules()
+    assert (review.considered, review.proposed, rule.content) == (
+        3, [rule.id], "Call getEntity before you quote leverage. The search has no net debt.",
+    )  # fmt: skip
+    assert desk.statuses(said, *failed) == ["reviewed"] * 3
+
+
+def test_a_replay_is_measured_by_what_its_golden_called(desk: Desk) -> None:
+    system, asked = desk.workspace.actor("system"), "What is the EBITDA of Tern in the fiscal year?"
+    golden, replay = (desk.session(system, asked, "It is 40.", called={"entityType": kind}) for kind in KINDS)
+    about = {
+        "golden_session_id": str(golden), "replay_session_ids": [str(replay)], "divergences": [],
+        "agent_version_id": str(uuid4()), "context_mode": "frozen", "eval_run_id": str(uuid4()),
+    }  # fmt: skip
+    more = {"kind": "replay_failure", "origin": "system", "context": about, "session_id": replay}
+    row = desk.complain("system", "Replay fails: the answer does not mention “21.3”.", **more)
+    with acting_as(desk.admin):
+        [signal] = batch.load_signals([row], actor=desk.admin)
+    [expected] = signal.expected
+    assert (expected.arguments, signal.calls[0].arguments) == ({"entityType": KINDS[0]}, {"entityType": KINDS[1]})
 
 
 def test_where_proofs_decide_a_proposal_is_proved_at_once(desk: Desk) -> None:

@@ -7,8 +7,10 @@ channel knows a word by itself: rare words count more than frequent ones, whatev
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from app.learning.hygiene.checks import EMPTY_STEMS
@@ -146,7 +148,7 @@ def _embed_by_weight(bags: Bags) -> Any:
 
     rarity = _rarity([_stems(bag) for bag in bags])
     words = sorted({word for bag in bags for word in bag})
-    vector = dict(zip(words, numpy.asarray(embed(words), dtype=numpy.float32), strict=True))
+    vector = {word: numpy.frombuffer(_word_vector(word), dtype=numpy.float32) for word in words}
     matrix = numpy.zeros((len(bags), DIMENSIONS), dtype=numpy.float32)
     for row, bag in enumerate(bags):
         for word in sorted(bag):
@@ -156,6 +158,12 @@ def _embed_by_weight(bags: Bags) -> Any:
     if full.any():
         matrix[full] -= matrix[full].mean(axis=0) * numpy.float32(len(bags) / (len(bags) + UNSEEN))
     return _unit(matrix)
+
+
+@lru_cache(maxsize=8192)
+def _word_vector(word: str) -> bytes:
+    """The same words come in every window."""
+    return array("f", embed([word])[0]).tobytes()
 
 
 def _point(matrix: Any, count: int, least: float) -> Any:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from app.learning.hygiene.words import is_content_word, stem
@@ -82,8 +83,12 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def content_words(text: str) -> list[str]:
     """The words of a text that mean something, names of tools and fields in their parts."""
-    parts = (part for token in TOKEN.findall(text) if token[0].isalpha() for part in split_name(token))
-    return [part for part in parts if is_content_word(part) and not part.isdigit()]
+    return [part for token in TOKEN.findall(text) if token[0].isalpha() for part in _meaning_parts(token)]
+
+
+@lru_cache(maxsize=32_768)
+def _meaning_parts(token: str) -> tuple[str, ...]:
+    return tuple(part for part in split_name(token) if is_content_word(part) and not part.isdigit())
 
 
 def is_short(value: Any) -> bool:

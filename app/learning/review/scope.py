@@ -25,6 +25,8 @@ def find_scope(signals: Sequence[Signal], kinds: Sequence[EntityType]) -> Scope:
     if len(agents) == 1:
         return agents.pop(), None
     named = Counter(signal.entity_type_id for signal in signals if signal.entity_type_id)
+    if not named:
+        return None, None
     touched = Counter(slug for signal in signals for slug in read_moment(signal, kinds).kinds)
     for kind in sorted(kinds, key=lambda one: (-named[one.id], -touched[one.slug], one.slug)):
         if named[kind.id] >= MIN_NAMED * len(signals) and touched[kind.slug] >= MIN_SHARE * len(signals):

@@ -160,6 +160,7 @@ def _sentences(signals: Sequence[Signal], terms: Terms, *, with_facts: bool) -> 
             (n, text) for n, one in enumerate(signals) for text in statements_of(one.comment or one.follow_up or "")
         )
         found = [(place, text) for place, text in stated if _is_plain(text)]
+    found = list({text: (place, text) for place, text in reversed(found)}.values())
     if not found:
         return []
     vectors = embed([text for _, text in found])
