@@ -40,6 +40,11 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
     audit_entry.record(run, actor, action, subject_type, subject_id, **details)
 
 
+def record_each(actor: Actor, action: str, subject_type: str, entries: Sequence[tuple[UUID, dict[str, Any]]]) -> None:
+    """Note the same action on many subjects, each with its details. One statement."""
+    audit_entry.record_each(run, actor, action, subject_type, entries)
+
+
 def list_entries(page: Page, *, actor: Actor) -> Slice[Any]:
     """What happened in the workspace as `LINE`, newest first. Where authors are hidden, so is the person whose action
     reveals one, and their key."""

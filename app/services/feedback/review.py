@@ -61,8 +61,8 @@ def review(
     changes = _changes(action, notes, outcome, actor, at)
     moved = change_rows(wanted, changes, Feedback.status, movable, actor=actor)
     done, after = ("reopened", "pending") if action == "reopen" else (action, action)
-    for row_id, before in moved.items():
-        audit.record(actor, f"feedback.{done}", "feedback", row_id, before=before, after=after, notes=notes)
+    entries = [(row_id, {"before": before, "after": after, "notes": notes}) for row_id, before in moved.items()]
+    audit.record_each(actor, f"feedback.{done}", "feedback", entries)
     if len(wanted) == 1 and not moved and not only_pending:
         raise _refusal(wanted[0], action, actor)
     return list(moved)

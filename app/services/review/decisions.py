@@ -132,8 +132,8 @@ def merge(merged: Merge, batch: Batch, *, actor: Actor) -> Done:
     known = set(knowledge_rows.signals_of(row))
     wanted = [signal.id for signal in signals if signal.id not in known]
     knowledge_rows.link_signals(row, wanted)
-    for feedback_id in wanted:
-        audit.record(actor, "knowledge.signal_added", "shared_context", row.id, feedback_id=feedback_id)
+    entries = [(row.id, {"feedback_id": feedback_id}) for feedback_id in wanted]
+    audit.record_each(actor, "knowledge.signal_added", "shared_context", entries)
     since = row.updated_at if row.state == "active" else None
     before = [signal.id for signal in signals if since is not None and signal.occurred_at < since]
     after = [signal.id for signal in signals if signal.id not in before]
