@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from importlib.metadata import version
 from pkgutil import iter_modules
@@ -14,10 +13,6 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from app.db.boot import Opened
-
-# Before numpy is loaded: on matrices as small as ours its threads cost more than they gain, and requests, runs and
-# reviews share the cores already.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Of two rules that take OPTIONS, the first answers, which is that of cors in `kit`.
 FIRST = ("layout", "kit")

@@ -17,6 +17,10 @@ from app.formats.model_slots import read_model_slots
 from app.formats.outbound_rules import read_allow
 from app.formats.session_limits import SESSION_BYTES
 
+# Before numpy is loaded: on matrices as small as ours its threads cost more than they gain, and requests, runs and
+# reviews share the cores already.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A word of the name, so that MONKEY=… is not one of them.
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)
 MIN_SECRET_LENGTH = 8
