@@ -102,7 +102,7 @@ def statements_of(text: str) -> list[str]:
 
 
 def _states(sentence: str) -> bool:
-    signs = (JUDGES, PAST, ONESELF, INSTANCE, THIS_CASE)
+    signs = (LEANS, JUDGES, PAST, ONESELF, INSTANCE, THIS_CASE)
     tells = any(sign.search(sentence) for sign in signs) or sentence.endswith("?")
     return not tells and len(set(content_words(sentence))) >= MIN_ORDER
 

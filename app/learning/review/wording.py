@@ -31,8 +31,10 @@ CENTRAL = 2.0
 SECOND = 0.5
 # A sentence that says what to do, before one that says how things are.
 ORDER = 1.5
-# Words that a sentence adds to a fix that names the same tools.
-MORE = 3
+# Words that a sentence adds to a fix: one that names the same tools, and any other.
+MORE, NEW = 3, 2
+NO_NEWS = frozenset(stem(word) for word in ("use", "call", "say", "ask", "want", "need"))
+NEGATED = re.compile(r"\b(?:not|never|no)\b|n['’]t\b", re.IGNORECASE)
 REPLAY = "replay_failure"
 ASKED_TO = "asked to "
 MAX_EXAMPLE = 160
@@ -96,15 +98,15 @@ def _without_repeats(fix: Fix, said: Sequence[str], agents: Sequence[Agent]) -> 
     """A fix and the sentences that say more than it; no fix where a sentence says it."""
     tools = [tool.name for agent in agents for tool in agent.tools]
     names = PAIR.findall(fix.text)
-    wanted, rest = read_forms(fix.text, tools, names)
-    kept = []
+    wanted = read_forms(fix.text, tools, names)[0]
+    known, kept = {stem(word) for word in content_words(fix.text)} | NO_NEWS, []
     for text in said:
         forms, words = read_forms(text, tools, names)
         if forms and set(wanted) <= set(forms) and says_what_to_do(text):
             return list(said)
-        if not (
-            forms and set(forms) <= set(wanted) and len(set(content_words(words)) - set(content_words(rest))) < MORE
-        ):
+        new = {stem(word) for word in content_words(words)} - known
+        least = MORE if forms and set(forms) <= set(wanted) else NEW
+        if len(new) >= least or (not forms and NEGATED.search(text)):
             kept.append(text)
     return [fix.text, *kept]
 
