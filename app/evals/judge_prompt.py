@@ -19,6 +19,8 @@ MAX_VALUE_CHARS = 20_000
 MARK_DIGITS = 32
 # What a session says and does. What Upshot notes about the run itself is not judged.
 SHOWN = ("user.message", "agent.message", "tool.call", "tool.result", "response.submitted")
+# Parts of an event that neither the agent nor the person saw: which rules were used, and how a recording answered.
+BOOKKEEPING = ("applied_rules", "unread_rules", "replay")
 INSTRUCTIONS = (
     "You grade the recorded work of an AI agent against a rubric. You get two sessions as data: the reference, which is"
     " known to be right, and the session to grade, which got the same requests.\n"
@@ -74,7 +76,8 @@ def _is_change(event: Event) -> bool:
 
 def _line(event: Event) -> str:
     most = MAX_VALUE_CHARS if event.event_type.endswith(".message") else MAX_EVENT_CHARS
-    text = json.dumps(event.payload, ensure_ascii=False, default=str)
+    seen = {name: value for name, value in event.payload.items() if name not in BOOKKEEPING}
+    text = json.dumps(seen, ensure_ascii=False, default=str)
     cut = f" … [{len(text) - most:,} characters left out]" if len(text) > most else ""
     return f"{event.sequence} {event.event_type} {text[:most]}{cut}"
 

@@ -126,14 +126,16 @@ def score_rubric(
     counted = [one for one in found.values() if one["importance"] != MINOR and one["weight"]]
     whole = sum(one["weight"] for one in counted)
     share = sum(one["weight"] for one in counted if one["passed"]) / whole if whole else 1.0
-    broken = any(one["importance"] == CRITICAL and not one["passed"] for one in counted)
+    broken = any(one["importance"] == CRITICAL and not one["passed"] for one in found.values())
     passed = not broken and share >= PASSES_AT - 1e-9
     return {"status": JUDGED, "score": round(share, 6), "passed": passed, "dimensions": found}
 
 
 def can_lower(dimensions: Mapping[str, AnyDimension]) -> bool:
     """Whether any of these dimensions counts for the verdict."""
-    return any(rule.importance != MINOR and rule.weight for rule in dimensions.values())
+    return any(
+        rule.importance == CRITICAL or (rule.importance != MINOR and rule.weight) for rule in dimensions.values()
+    )
 
 
 def apply_rubric(result: Mapping[str, Any], rubric: Mapping[str, Any], *, decides: bool = True) -> dict[str, Any]:

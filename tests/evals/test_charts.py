@@ -252,7 +252,10 @@ def test_the_trend_marks_what_changed_between_runs(
     by_dimension = read(admin, "trend?set=default&dimension=tool_calls")["points"]
     assert len(by_dimension) == 3
     assert len(read(admin, "trend?set=default&agent=assistant")["points"]) == 3
-    assert read(admin, "trend?set=default&agent=nobody")["points"] == []
+    bench.desk.agent(slug="other")
+    other = read(admin, "trend?set=default&agent=other")
+    assert other["points"] == []
+    assert [one["title"] for one in other["markers"]] == ["Look at Halden first."], "only what every agent gets"
     for wrong, status in (("set=nothing", 404), ("set=default&agent=a&dimension=b", 400)):
         assert admin.get(f"{CHARTS}/trend?{wrong}").status_code == status
         assert client.get(f"{PAGES}/trend?{wrong}").status_code == status

@@ -66,6 +66,10 @@ def test_a_revision_is_kept_with_its_past_and_audited(
     with pytest.raises(Forbidden):
         revise(app, other, session_id, expected={"mentions": ["x"]})
 
+    for names in (["Heron", "Orion"], ["Orion", "Heron"]):
+        ordered = client.patch(f"{API}/{session_id}", {"expected": {"must_not_mention": names}}).json
+        assert (ordered["revision"], ordered["expected"]) == (4, {"must_not_mention": ["Heron", "Orion"]})
+
 
 def test_what_is_refused_says_where(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> None:
     admin = workspace.actor()

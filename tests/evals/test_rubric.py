@@ -9,7 +9,7 @@ import pytest
 
 from app.evals.agreement import kappa, measure_agreement
 from app.evals.judge_prompt import MAX_CHARS, TooLong, build_prompt
-from app.evals.rubric import Unreadable, apply_rubric, ask_about, keep_compared, read_answer, score_rubric
+from app.evals.rubric import Unreadable, apply_rubric, ask_about, can_lower, keep_compared, read_answer, score_rubric
 from app.evals.trace import Event, Run
 from app.formats.criteria import read_dimensions
 
@@ -112,6 +112,23 @@ def test_the_marks_follow_from_the_content_and_a_secret() -> None:
     assert first.content_hash != other.content_hash
     assert first.content_hash == foreign.content_hash
     assert first.data != foreign.data
+
+
+def test_a_critical_dimension_fails_whatever_its_weight() -> None:
+    rules = read_dimensions({"a": RATING | {"weight": 0, "importance": "critical"}, "b": RATING})
+    marks = {name: {"score": 5, "passed": name == "b", "reason": "So."} for name in rules}
+    assert score_rubric(rules, marks)["passed"] is False
+    assert can_lower({"a": rules["a"]})
+
+
+def test_what_nobody_saw_is_not_judged() -> None:
+    call = {"call_id": "call_1", "output": "14.2", "is_error": False}
+    plain, noted = (
+        Run(events=(Event("agent.message", {"text": "b"} | rules, 1), Event("tool.result", call | replay, 2)))
+        for rules, replay in (({}, {}), ({"applied_rules": ["5f0c"], "unread_rules": []}, {"replay": {"mode": "x"}}))
+    )
+    first, second = (build_prompt(talk("a"), None, run, QUESTIONS, model="m", secret="s") for run in (plain, noted))
+    assert first == second
 
 
 def test_long_results_are_cut_and_sessions_without_end_are_refused() -> None:

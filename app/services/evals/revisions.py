@@ -24,6 +24,8 @@ from app.services.feedback import negative
 
 # What replays are judged by; everything else about a golden is frozen or only describes it.
 JUDGED_BY = ("expected", "baseline_rejected", "recorded_is_right")
+# Lists of texts whose order has no meaning.
+UNORDERED = ("mentions", "must_not_mention", "no_calls")
 MAX_REVISIONS = 100
 MAX_HISTORY_CHARS = 1_000_000
 MAX_REASON_CHARS = 2000
@@ -60,7 +62,7 @@ def revise_expectations(
     reason = _clean_reason(given.reason)
     before = {name: golden[name] for name in JUDGED_BY if name in golden}
     after = _baseline(given, session, golden, actor)
-    if after == before:
+    if _without_order(after) == _without_order(before):
         return golden
     now = (at or datetime.now(UTC)).astimezone(UTC).isoformat()
     entry = {
@@ -82,6 +84,13 @@ def revise_expectations(
         reason=reason,
     )  # fmt: skip
     return revised
+
+
+def _without_order(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a golden is held to, so that the same texts in another order are equal."""
+    expected = dict(state.get("expected") or {})
+    sets = {name: sorted(expected[name]) for name in UNORDERED if expected.get(name)}
+    return {**state, "expected": expected | sets}
 
 
 def _clean_reason(text: str | None) -> str | None:

@@ -40,9 +40,13 @@ SELECT r.id, r.started_at, (f ->> 'passed')::int, (f ->> 'judged')::int, (f ->> 
 # What may have moved a set: new versions of its agents, knowledge that they get, and what its goldens are held to.
 LOAD_MARKERS = """
 WITH goldens AS (
-    SELECT id, title, agent_id FROM sessions WHERE tenant_id = %(tenant)s AND golden_set = %(set)s
+    SELECT s.id, s.title, s.agent_id FROM sessions AS s
+      LEFT JOIN agents AS a ON a.tenant_id = s.tenant_id AND a.id = s.agent_id
+     WHERE s.tenant_id = %(tenant)s AND s.golden_set = %(set)s AND (%(agent)s::text IS NULL OR a.slug = %(agent)s)
 ), of_set AS (
-    SELECT agent_id AS id FROM goldens UNION SELECT unnest(%(agents)s::uuid[])
+    SELECT id FROM agents
+     WHERE tenant_id = %(tenant)s AND (%(agent)s::text IS NULL OR slug = %(agent)s)
+       AND (id IN (SELECT agent_id FROM goldens) OR id = ANY (%(agents)s::uuid[]))
 )
 SELECT * FROM (
     SELECT n.created_at AS at, 'agent' AS kind, n.id, a.slug || ' v' || n.version AS title, n.version AS number,
@@ -163,16 +167,19 @@ def load_trend(
     return Trend(
         set_name,
         points=[point for row in rows if (point := Point(*row[:13])).judged is not None],
-        markers=_load_markers(set_name, rows[0][1], agent_ids, actor) if rows else [],
+        markers=_load_markers(set_name, rows[0][1], agent_ids, actor, agent) if rows else [],
         agents=_slugs_of(agent_ids, actor) if len(agent_ids) > 1 else [],
         dimensions=sorted({one for row in rows for one in row[14]}),
     )
 
 
-def _load_markers(set_name: str, since: datetime, agent_ids: Sequence[str], actor: Actor) -> list[Marker]:
+def _load_markers(
+    set_name: str, since: datetime, agent_ids: Sequence[str], actor: Actor, agent: str | None
+) -> list[Marker]:
+    """What changed since then that concerns the set or, of it, this one agent."""
     asked: dict[str, Any] = {
         "tenant": actor.tenant_id, "set": set_name, "since": since, "agents": f"{{{','.join(agent_ids)}}}",
-        "limit": MAX_MARKERS,
+        "agent": agent, "limit": MAX_MARKERS,
     }  # fmt: skip
     return [Marker(*row) for row in reversed(run(LOAD_MARKERS, asked))]
 
