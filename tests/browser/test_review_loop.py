@@ -55,6 +55,7 @@ def test_complaints_become_a_rule_and_people_read_what_they_led_to(
     expect(card.locator(".u-proving")).to_contain_text("Proving")
     bench.drain()
     expect(card).to_contain_text("Fixes 1, breaks 0 of 1")
+    expect(card.locator("[data-checks]")).to_contain_text("checks are clean")
     shoot(page, "loop-proved")
     card.locator("[data-open]").focus()
     page.keyboard.press("a")
