@@ -1,7 +1,7 @@
 """Messages to train the machine-feedback gate on, put together from the hand-written lines in `scripts/gate_data`.
 
-A trade has turns of a conversation and lines that a person might answer to them. Phrases fit any trade. The lines in
-`*_held.txt` were written apart and serve to judge what was learnt; no line of them is trained on.
+A trade has turns of a conversation and lines that a person might answer to them. Phrases fit any trade. Talks are used
+as they are written; the files `talks_held_*.txt` serve to judge what was learnt, and no line of them is trained on.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ ROLES = (
     "designer", "architect", "wife", "husband", "sister", "nurse", "coach", "buyer", "mayor", "authority", "insurer",
 )  # fmt: skip
 SLOT = re.compile(r"\{(\w+)\}")
+# A mark, perhaps the number of a turn, and a text that goes on until a line begins with a mark.
+BLOCK_LINE = re.compile(r"^(U:|A:|[-+~o])(\d?) (.*(?:\n(?!U: |A: |[-+~o]\d? ).*)*)", re.MULTILINE)
 
 
 FORMS = (
@@ -128,6 +130,22 @@ def read_phrases(*names: str) -> dict[str, list[str]]:
     return found
 
 
+def read_talks(*names: str) -> list[Example]:
+    """Messages that are used as they are written, each after the turns of its block. A mark may name the turn that a
+    message judges, counted from 0; otherwise it is the last."""
+    found = []
+    for name in names:
+        for block in (FOLDER / name).read_text().strip().split("\n\n"):
+            parts = BLOCK_LINE.findall(block)
+            users, agents = ([text for mark, _, text in parts if mark == kind] for kind in ("U:", "A:"))
+            turns = [Turn(*both) for both in zip(users, agents, strict=True)]
+            for mark, digit, text in parts[2 * len(turns) :]:
+                label = LABELS.get(MARKS[mark], "neutral" if mark == "~" else None)
+                target = (int(digit) if digit else len(turns) - 1) if label else None
+                found.append(Example(turns, text, label, target, "talk"))
+    return found
+
+
 class Composer:
     """Puts examples together, the same ones for the same seed."""
 
@@ -147,6 +165,15 @@ class Composer:
             for number in range(max(each, len(phrases))):
                 found.append(self.of_phrase(section, phrases[number % len(phrases)]))
         return found
+
+    def talks(self, talks: list[Example], copies: int) -> list[Example]:
+        """Messages as they are written, and copies as other people type them, after more turns."""
+        return [*talks, *(self._retold(talk) for talk in talks for _ in range(copies - 1))]
+
+    def _retold(self, talk: Example) -> Example:
+        before = [topic.turn for topic in self.random.choice(self.trades)][: self.random.randrange(4)]
+        target = None if talk.target is None else talk.target + len(before)
+        return Example([*before, *talk.turns], self._roughen(talk.message), talk.label, target, talk.source)
 
     def outcomes(self, frames: dict[str, list[str]], each: int) -> list[Example]:
         """About so many messages of every kind that say what came of something."""

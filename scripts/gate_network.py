@@ -11,8 +11,8 @@ from app.learning.gate.network import WIDTHS, row_width
 from app.text.embeddings import DIMENSIONS
 
 HIDDEN, FILTERS = 48, 48
-EPOCHS, BATCH, RATE, DECAY = 10, 64, 0.003, 2e-5
-DROPPED, WORDS_DROPPED = 0.4, 0.1
+EPOCHS, BATCH, RATE, DECAY = 14, 64, 0.003, 2e-5
+DROPPED, WORDS_DROPPED = 0.5, 0.15
 # A label is believed by so much less than wholly: people who write examples err.
 DOUBT = 0.05
 Array = Any
