@@ -161,7 +161,7 @@ class Reviewer:
                 rows=rows,
                 id=pattern.known_id,
             )
-            saved |= dict.fromkeys(pattern.signal_ids, patterns.save_pattern(new, actor=self.actor))
+            saved |= patterns.save_pattern(new, actor=self.actor)
         return saved
 
     async def apply(self, decision: Decision, batch: Batch, saved: dict[UUID, UUID]) -> str | None:

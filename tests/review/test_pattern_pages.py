@@ -36,7 +36,7 @@ def say(actor: Any, comment: str, days_ago: int = 0, **more: Any) -> tuple[UUID,
 def group(actor: Any, *rows: tuple[UUID, datetime], label: str = "Wrong basis") -> UUID:
     new = NewPattern(label=label, agent_id=None, entity_type_id=None, rows=rows)
     with acting_as(actor), transaction():
-        return patterns.save_pattern(new, actor=actor)
+        return patterns.save_pattern(new, actor=actor)[rows[0][0]]
 
 
 def link_rule(actor: Any, pattern_id: UUID, **more: Any) -> UUID:

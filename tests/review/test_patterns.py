@@ -30,7 +30,7 @@ def give(actor: Any, comment: str, days_ago: int) -> tuple[Any, datetime]:
 def save(actor: Any, label: str, *rows: tuple[Any, datetime], id: Any = None) -> Any:
     new = NewPattern(label=label, agent_id=None, entity_type_id=None, rows=rows, id=id)
     with acting_as(actor), transaction():
-        return patterns.save_pattern(new, actor=actor)
+        return patterns.save_pattern(new, actor=actor)[rows[-1][0]]
 
 
 def test_rows_join_move_and_go_with_their_pattern(workspace: Any) -> None:
@@ -53,6 +53,19 @@ def test_rows_join_move_and_go_with_their_pattern(workspace: Any) -> None:
             db.session.flush()
             patterns.recount([first], actor=admin)
         assert patterns.get_pattern(first, actor=admin).signal_count == 2
+
+
+def test_a_row_stays_in_its_pattern_and_new_rows_join_it(workspace: Any) -> None:
+    admin, member = workspace.actor("admin"), workspace.actor("member")
+    rows = [give(member, "The margin is wrong", day) for day in range(1, 6)]
+    first = save(admin, "Wrong margin", *rows[:2])
+    second = save(admin, "Wrong leverage", *rows[2:4])
+    with acting_as(admin):
+        before = patterns.patterns_of([row for row, _ in rows], actor=admin)
+    assert save(admin, "Everything", *rows[:3], rows[4], id=second) == first, "a new row joins where most are"
+    with acting_as(admin):
+        after = patterns.patterns_of([row for row, _ in rows], actor=admin)
+    assert after == before | {rows[4][0]: first}
 
 
 def test_patterns_are_for_admins_of_their_workspace(workspace: Any, make_workspace: Any) -> None:

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
-from app.models import AuditEntry, Feedback, KnowledgeProof, SessionEvent, SharedContextFeedback
+from app.models import AuditEntry, Feedback, KnowledgeProof, SessionEvent, SharedContext, SharedContextFeedback
+from app.services.knowledge import rows as knowledge_rows
 from app.services.review import batch, patterns, runs
 from app.services.workspaces import store as workspace_store
 from tests.conftest import soup
@@ -64,6 +65,29 @@ def test_a_third_signal_joins_the_proposal_and_an_unchanged_workspace_is_skipped
     again = desk.review()
     [rule] = desk.rules()
     assert (again.merged, again.proposed, desk.statuses(third)) == ([rule.id], [], ["reviewed"])
+
+
+@pytest.mark.parametrize("decided", ["active", "inactive"])
+def test_feedback_gets_its_status_back_when_a_decision_is_undone(desk: Desk, decided: str) -> None:
+    same = [desk.complain("member", WRONG), desk.complain("other", WRONG)]
+    desk.review()
+    [rule] = desk.rules()
+    unread = desk.complain("owner", WRONG)
+    with acting_as(desk.admin):
+        homes = patterns.patterns_of(same, actor=desk.admin)
+        with transaction():
+            knowledge_rows.link_signals(db.session.get_one(SharedContext, rule.id), [unread])
+    for work in (
+        lambda: knowledge_rows.set_state(rule.id, decided, actor=desk.admin),
+        lambda: knowledge_rows.reopen_row(rule.id, actor=desk.admin),
+    ):
+        with acting_as(desk.admin), transaction():
+            work()
+    assert desk.statuses(*same, unread) == ["reviewed", "reviewed", "pending"]
+    again = desk.review()
+    assert (again.considered, len(desk.rules())) == (0, 1), "it waits for the decision"
+    with acting_as(desk.admin):
+        assert patterns.patterns_of(same, actor=desk.admin) == homes
 
 
 def test_a_dry_run_says_what_it_would_do_and_changes_nothing(desk: Desk) -> None:

@@ -1,5 +1,6 @@
 """What deciding about a proposed rule means for the feedback behind it: approved is applied, rejected is dismissed."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -22,7 +23,7 @@ APPROVALS = ("active", "approved", "merged")
 def apply_signals(row: SharedContext, *, actor: Actor, led_to: UUID | None = None, at: datetime | None = None) -> None:
     """Close the open feedback behind a rule as applied. `led_to` is the row that it changed, when that is another."""
     outcome = {"kind": "knowledge", "id": str(led_to or row.id), "text": row.content}
-    _review_all(_open_signals_of(row), "applied", actor=actor, outcome=outcome, at=at)
+    _review_all(_ids(_open_signals_of(row)), "applied", actor=actor, outcome=outcome, at=at)
 
 
 def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = None, at: datetime | None = None) -> None:
@@ -41,11 +42,11 @@ def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = Non
     )
     said = (reason or "").strip()
     notes = f"{REJECTED_NOTE}: {said}"[: feedback_review.MAX_NOTE_LENGTH] if said else f"{REJECTED_NOTE}."
-    _review_all(_open_signals_of(row).where(~other), "dismissed", actor=actor, notes=notes, at=at)
+    _review_all(_ids(_open_signals_of(row).where(~other)), "dismissed", actor=actor, notes=notes, at=at)
 
 
 def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: Actor) -> None:
-    """Reopen the feedback that a decision about a rule closed, unless it was decided again since."""
+    """Give the feedback that a decision about a rule closed the status it had, unless it was decided again since."""
     led_to = decided.after.get("superseded_by") or str(row.id)
     closed = (
         Feedback.outcome["id"].astext == led_to
@@ -53,7 +54,18 @@ def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: 
         else (Feedback.status == "dismissed") & Feedback.review_notes.startswith(REJECTED_NOTE, autoescape=True)
     )
     since = Feedback.reviewed_at >= decided.created_at
-    _review_all(_signals_of(row).where(since, closed), "reopen", actor=actor)
+    ids = _ids(_signals_of(row).where(since, closed))
+    _review_all(ids, "reopen", actor=actor)
+    pending = set(row.meta.get("were_pending", ()))
+    notes = f"Proposed: {row.content}"[: feedback_review.MAX_NOTE_LENGTH]
+    _review_all([one for one in ids if str(one) not in pending], "reviewed", actor=actor, notes=notes)
+
+
+def note_pending(row: SharedContext) -> None:
+    """Note which feedback behind a proposal nobody looked at before it is decided about, for when that is undone."""
+    pending = _signals_of(row).where(Feedback.status == "pending").with_for_update(of=Feedback)
+    row.meta = {**row.meta, "were_pending": [str(one) for one in _ids(pending)]}
+    db.session.flush()
 
 
 def _open_signals_of(row: SharedContext) -> Any:
@@ -71,7 +83,10 @@ def _signals_of(row: SharedContext) -> Any:
     )
 
 
-def _review_all(statement: Any, action: str, **decision: Any) -> None:
-    ids: list[UUID] = list(db.session.scalars(statement))
+def _ids(statement: Any) -> list[UUID]:
+    return list(db.session.scalars(statement))
+
+
+def _review_all(ids: Sequence[UUID], action: str, **decision: Any) -> None:
     for start in range(0, len(ids), feedback_review.MAX_AT_ONCE):
         feedback_review.review(ids[start : start + feedback_review.MAX_AT_ONCE], action, **decision)

@@ -234,6 +234,7 @@ def set_state(
     heir = superseded_by if state == "superseded" else None
     _change(row, state, {"state": state, "superseded_by": heir}, actor, reason, at)
     if before == "proposed":
+        outcomes.note_pending(row)
         outcomes.settle_signals(row, actor=actor, reason=reason, at=at)
     return row
 
@@ -249,6 +250,7 @@ def _approve_retirement(row: SharedContext, actor: Actor, reason: str | None, at
         raise Stale("The row to retire was changed since; decide about that one instead.", _versioned_values(old))
     _change(old, "inactive", {"state": "inactive"}, actor, reason or target["reason"], at)
     _change(row, "approved", {"state": "superseded", "superseded_by": old.id}, actor, reason, at)
+    outcomes.note_pending(row)
     outcomes.apply_signals(row, actor=actor, led_to=old.id, at=at)
     return row
 
@@ -339,6 +341,7 @@ def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = N
     target.source_feedback_id = target.source_feedback_id or row.source_feedback_id
     row.meta = {**row.meta, "passed_on": [str(one) for one in moved]}
     _change(row, "merged", {"state": "superseded", "superseded_by": into}, actor, into=str(into))
+    outcomes.note_pending(row)
     outcomes.settle_signals(target, actor=actor)
     return row
 

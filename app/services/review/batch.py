@@ -39,9 +39,16 @@ MISSING = (
 )
 WRITING_GROUPS = ("entities-write", "agents-admin")
 
-# Open feedback, and retried extractions that no rule was made of. What the reviewer's own runs brought is left out.
+# Open feedback behind no proposal, and retried extractions that no rule was made of. What the reviewer's own
+# runs brought is left out.
 OPEN = """
-  FROM (SELECT * FROM feedback WHERE tenant_id = %(tenant)s AND status = 'pending'
+  FROM (SELECT * FROM feedback AS o
+         WHERE o.tenant_id = %(tenant)s AND o.status = 'pending'
+           AND NOT EXISTS (SELECT FROM shared_context_feedback AS k
+                             JOIN shared_context AS c ON c.tenant_id = k.tenant_id AND c.id = k.shared_context_id
+                            WHERE k.tenant_id = o.tenant_id AND k.feedback_id = o.id AND c.state = 'proposed')
+           AND NOT EXISTS (SELECT FROM change_drafts AS d
+                            WHERE d.tenant_id = o.tenant_id AND d.status = 'open' AND d.feedback_ids @> ARRAY[o.id])
          UNION ALL
         SELECT * FROM feedback AS x
          WHERE x.tenant_id = %(tenant)s AND x.occurred_at > %(retried)s AND x.kind = 'extraction_rejection'

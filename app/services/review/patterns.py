@@ -52,13 +52,38 @@ def patterns_of(feedback_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, U
     return {row.feedback_id: row.pattern_id for row in db.session.execute(select(link).where(*of_rows)).scalars()}
 
 
-def save_pattern(new: NewPattern, *, actor: Actor) -> UUID:
-    """Put feedback into a pattern, a new one or the one that is known. A row that was in another one moves. Feedback
-    that was deleted meanwhile is left out."""
-    times = [at for _, at in new.rows]
-    pattern_id = new.id if new.id and _is_known(new.id, actor) else uuid4()
+def save_pattern(new: NewPattern, *, actor: Actor) -> dict[UUID, UUID]:
+    """Put feedback into a pattern, and return the pattern of each row. What is in a pattern stays there, and the rest
+    joins it; a row that is alone in one without a rule may still move. Feedback that was deleted meanwhile is left
+    out."""
     ids = [feedback_id for feedback_id, _ in new.rows]
-    left = {found for found in patterns_of(ids, actor=actor).values() if found != pattern_id}
+    homes = patterns_of(ids, actor=actor)
+    settled = _settled(set(homes.values()), actor)
+    kept = {feedback_id: home for feedback_id, home in homes.items() if home in settled}
+    pattern_id = _choose(new, list(kept.values()), actor)
+    joining = [feedback_id for feedback_id in ids if feedback_id not in kept]
+    if joining:
+        _join(joining, pattern_id, new, {home for home in homes.values() if home != pattern_id}, actor)
+    return dict.fromkeys(joining, pattern_id) | kept
+
+
+def _choose(new: NewPattern, homes: list[UUID], actor: Actor) -> UUID:
+    """The pattern that most of the rows are in, else the known one, else a new one."""
+    if homes:
+        return max(sorted(set(homes)), key=homes.count)
+    return new.id if new.id and _is_known(new.id, actor) else uuid4()
+
+
+def _settled(pattern_ids: Collection[UUID], actor: Actor) -> set[UUID]:
+    """Those patterns that hold several rows or have a rule."""
+    pattern = FeedbackPattern
+    mine = pattern.tenant_id == actor.tenant_id, pattern.id.in_(pattern_ids)
+    grown = (pattern.signal_count > 1) | pattern.shared_context_id.is_not(None)
+    return set(db.session.scalars(select(pattern.id).where(*mine, grown)))
+
+
+def _join(ids: list[UUID], pattern_id: UUID, new: NewPattern, left: Collection[UUID], actor: Actor) -> None:
+    times = [at for _, at in new.rows]
     pattern = insert(FeedbackPattern).values(
         id=pattern_id,
         tenant_id=actor.tenant_id,
@@ -76,7 +101,6 @@ def save_pattern(new: NewPattern, *, actor: Actor) -> UUID:
     moved = {"pattern_id": link.excluded.pattern_id, "occurred_at": link.excluded.occurred_at}
     db.session.execute(link.on_conflict_do_update(index_elements=["tenant_id", "feedback_id"], set_=moved))
     recount([pattern_id, *left], actor=actor)
-    return pattern_id
 
 
 def recount(pattern_ids: Collection[UUID], *, actor: Actor) -> None:
