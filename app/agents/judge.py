@@ -54,6 +54,8 @@ class Judge:
             except Unreadable as trouble:
                 why = str(trouble)
             except TimeoutError:
+                # The server may have answered all the same, and its answer is paid for.
+                self.cost = None
                 why = f"The judge did not answer within {self.work.seconds} seconds."
             except Exception as trouble:
                 why = redact_text(describe_trouble(str(model.model_name), trouble))

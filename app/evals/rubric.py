@@ -121,7 +121,8 @@ def score_rubric(
         about = {"kind": rule.kind, "label": label, "weight": rule.weight, "importance": rule.importance}
         instead = (overruled or {}).get(name)
         found[name] = {**mark, **about, "position": place}
-        if instead is not None:
+        # An overrule that says what the judge said takes an earlier one back.
+        if instead is not None and instead["passed"] != mark["passed"]:
             found[name] |= {"passed": instead["passed"], "judge_passed": mark["passed"], "overruled": dict(instead)}
     counted = [one for one in found.values() if one["importance"] != MINOR and one["weight"]]
     whole = sum(one["weight"] for one in counted)

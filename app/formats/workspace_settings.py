@@ -9,13 +9,17 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from app.formats.agent_config import KEYS, OFFLINE
 from app.formats.cron import check_cron
 from app.formats.messages import field_errors, must
 
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 
 
-MODEL_NAME = "Give the name of a model, such as openai:gpt-5, or nothing for the server's default."
+JUDGE_MODEL = (
+    "Give a model such as openai:gpt-5 or anthropic:claude-sonnet-4-5, or nothing for the server's default. The offline"
+    " model cannot judge."
+)
 
 
 @lru_cache(maxsize=1)
@@ -31,6 +35,13 @@ def origin(text: str) -> str:
     if found is None or (found[1] is not None and not 1 <= int(found[1]) <= 65535):
         raise ValueError(f"{text[:80]!r} is no origin; write https://app.example.com, without a path.")
     return text
+
+
+def can_judge(name: str) -> bool:
+    """Whether a model of this name may exist. A name without a provider is one of the OpenAI-compatible server."""
+    provider, colon, model = name.partition(":")
+    clean = name == name.strip() and name.isprintable() and name != OFFLINE
+    return clean and (not colon or (provider in KEYS and bool(model.strip())))
 
 
 def unique(origins: list[str]) -> list[str]:
@@ -60,9 +71,7 @@ class WorkspaceSettings(BaseModel):
     mask_emails: bool = False
     mask_phones: bool = False
     machine_feedback: bool = True
-    judge_model: Annotated[
-        str, Field(max_length=200), must(lambda name: name == name.strip() and name.isprintable(), MODEL_NAME)
-    ] = ""
+    judge_model: Annotated[str, Field(max_length=200), must(lambda name: not name or can_judge(name), JUDGE_MODEL)] = ""
     judge_concurrency: Annotated[int, Field(ge=1, le=100)] = 16
     judge_seconds: Annotated[int, Field(ge=1, le=600)] = 60
     judge_daily_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 5_000_000
@@ -95,7 +104,7 @@ SENTENCES = {
     "knowledge_gate": "Choose `propose` or `proved`.",
     "retention_days": "Give a number of days from 1 to 3650, or nothing to keep everything.",
     "context_top_n": "Give a number from 1 to 50.",
-    "judge_model": MODEL_NAME,
+    "judge_model": JUDGE_MODEL,
     "judge_concurrency": "Give a number from 1 to 100.",
     "judge_seconds": "Give a number of seconds from 1 to 600.",
     "judge_daily_tokens": "Give a number of tokens from 0 to 1,000,000,000.",

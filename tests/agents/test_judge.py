@@ -24,7 +24,7 @@ from app.services.evals import usage as eval_usage
 from app.services.evals.judging import queue
 from app.services.workspaces import store as workspace_store
 from tests.agents.test_replays import Bench
-from tests.conftest import Workspace
+from tests.conftest import Api, Workspace, soup
 from tests.loopback import Asked, Reply
 from tests.loopback_model import LoopbackModel, say
 
@@ -184,6 +184,11 @@ def test_a_judge_that_cannot_be_asked_or_is_late_is_no_score(court: Court, mode:
     assert run.results["verdicts"]["errored"] == 1
     if mode == "hang":
         assert court.result(run)["rubric"]["reason"] == "The judge did not answer within 1 seconds."
+        with court.bench.acting():
+            usage = eval_usage.usage_of_run(run.id, actor=court.bench.admin)
+            judged = eval_results.judge_progress_of(eval_results.cases_of(run.id, actor=court.bench.admin))
+            estimate = eval_usage.estimate_request(actor=court.bench.admin, set_names=["default"])
+        assert (usage.cost, judged.cost, estimate.cost) == (None, None, None), "nobody knows what it took"
 
 
 def test_a_judge_that_refuses_once_is_asked_again(court: Court) -> None:
@@ -271,7 +276,11 @@ def test_minor_dimensions_never_lower_a_verdict(court: Court) -> None:
     ids=["no model", "no budget"],
 )
 def test_without_a_judge_nothing_is_asked_and_the_verdict_stays(
-    court: Court, settings: dict[str, Any], said: str
+    court: Court,
+    settings: dict[str, Any],
+    said: str,
+    api: Callable[..., Api],
+    sign_in: Callable[..., Any],
 ) -> None:
     court.golden()
     with LoopbackModel(answer()) as model:
@@ -282,6 +291,22 @@ def test_without_a_judge_nothing_is_asked_and_the_verdict_stays(
     assert (result["verdict"], result["rubric"]["status"], result["rubric"]["dimensions"]) == ("pass", "not_judged", {})
     assert result["rubric"]["reason"].startswith(said)
     assert (model.asked, run.status) == ([], "completed")
+    page = f"/admin/agent-review/evals/runs/{run.id}"
+    client, admin = sign_in(court.bench.admin), api(court.bench.admin, "admin")
+    shown = " ".join(soup(client.get(page)).select_one("#judge").text.split())
+    assert shown.startswith("Judge: 0 judged, 1 not judged")
+    assert ("Choose a judge" in shown) is (said.startswith("No judge"))
+    refused = admin.post(f"/api/admin/evals/runs/{run.id}/judge", {})
+    assert (refused.status_code, refused.json["detail"].startswith(said)) == (409, True)
+    with LoopbackModel(answer()) as model:
+        court.configure(model, judge_daily_tokens=1_000)
+        assert soup(client.get(page)).select_one(f'form[action="{page}/judge"]') is not None
+        assert admin.post(f"/api/admin/evals/runs/{run.id}/judge", {}).status_code == 200
+        waiting = " ".join(soup(client.get(page)).select_one(".u-run-now").text.split())
+        assert "1 left to judge" in waiting
+        court.bench.drain()
+        assert len(model.asked) == 1
+    assert court.result(run)["rubric"]["status"] == "judged"
 
 
 def test_a_judge_stops_when_its_tokens_are_used_up(court: Court) -> None:

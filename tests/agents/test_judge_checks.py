@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from app.db import db
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, Refused
 from app.evals.stats import count_verdicts
 from app.models import EvalRun, EvalVerdict
@@ -65,8 +66,14 @@ def test_an_overruled_judgement_changes_the_verdict_and_every_figure(court: Cour
             "It is fine.",
         )
     # Taken back by overruling once more.
-    assert overrule(court, run, passed=False, reason="No, it is not.")["verdict"] == "fail"
+    with court.bench.acting():
+        listed = overrules.list_overrules(Page(5), actor=court.bench.admin)
+        assert [(one.dimension, one.passed) for one in listed.items] == [("tone", True)]
+    back = overrule(court, run, passed=False, reason="No, it is not.")
+    assert (back["verdict"], "overruled" in back["rubric"]["dimensions"]["tone"]) == ("fail", False)
     assert court.bench.look(run.id).failed_count == 1
+    with court.bench.acting():
+        assert overrules.list_overrules(Page(5), actor=court.bench.admin).items == []
 
 
 def test_overruling_never_gets_past_the_comparison(court: Court) -> None:

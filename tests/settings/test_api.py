@@ -81,7 +81,8 @@ def test_what_cannot_be_is_refused_and_changes_nothing(workspace: Workspace, api
         "review_enabled": "yes",
         "secret": "mine",
     }
-    for name, value in wrong.items():
+    never_judge = [("judge_model", model) for model in ("foo:bar", "openai:", "offline", " openai:gpt-5")]
+    for name, value in [*wrong.items(), *never_judge]:
         response = admin.patch(PATH, {"author_private": True, name: value})
         assert response.status_code == 400, name
         assert [error["field"].split(".")[0] for error in response.get_json()["errors"]] == [name]

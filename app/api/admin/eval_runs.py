@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
-from flask import Response, g
+from flask import Response, current_app, g
 from pydantic import Field, create_model
 
 from app.api.admin import admin_route
@@ -227,11 +227,12 @@ def retry(run_id: UUID, body: Body) -> RunAnswer:
 @admin_route(
     "POST",
     "/api/admin/evals/runs/<uuid:run_id>/judge",
-    also={409: "It is under way, was cancelled, or no judgement errored."},
+    also={409: "It is under way, was cancelled, nothing waits for the judge, or no judge can be asked."},
 )
 def judge(run_id: UUID, body: Body) -> RunAnswer:
-    """Ask the judge again. Only about replays for which it gave no usable answer; nothing is replayed."""
-    again.judge_again(run_id, actor=g.actor)
+    """Ask the judge again. Only about replays that it gave no usable answer for or was not asked about; nothing is
+    replayed."""
+    again.judge_again(run_id, current_app.config["SETTINGS"].model, actor=g.actor)
     return _run_answer(run_id)
 
 

@@ -28,7 +28,7 @@ def message_dimension(golden: Run, replay: Run, expected: Expected, nearness: Ne
     if not same and expected.answer is not None and canonical(answer) == canonical(recorded):
         found = divergence("text", wanted, answer, "the answer is the recorded one, which was wrong")
         return standard_dimension(MESSAGE, 0.0, "", [found], decides=True)
-    words = [] if same else [divergence("text", wanted, answer, _wording_reason(wanted, answer, text))]
+    words = [] if same else [divergence("text", wanted, answer, _wording_reason(wanted, answer, text, expected))]
     must, must_not = expected.mentions or (), expected.must_not_mention or ()
     if not must and not must_not:
         return standard_dimension(MESSAGE, text, SAME, words, decides=expected.about_answer)
@@ -130,14 +130,15 @@ def _listed(figures: list[float]) -> str:
     return ", ".join(f"{figure:.12g}" for figure in figures[:3]) + (" and more" if len(figures) > 3 else "")
 
 
-def _wording_reason(golden: str, replay: str, text: float) -> str:
+def _wording_reason(golden: str, replay: str, text: float, expected: Expected) -> str:
     """How the words of two answers that are not the same compare. Words that are close may say the opposite."""
     if not replay:
         return "there was no answer"
     if not golden:
         return "there was an answer, which did not happen before"
     if text >= PASS_AT[MESSAGE]:
-        return f"the answer's words are close ({text:.2f}); no fact was ticked to hold it to"
+        held = bool(expected.mentions or expected.must_not_mention)
+        return f"the answer's words are close ({text:.2f}){'' if held else '; no fact was ticked to hold it to'}"
     # The two digits are never rounded up to the mark.
     return f"the answer's words are not close ({min(text, PASS_AT[MESSAGE] - 0.01):.2f} of {PASS_AT[MESSAGE]:.2f})"
 

@@ -14,13 +14,14 @@ from app.actor import Actor
 from app.db import db, run
 from app.errors import Forbidden, Refused
 from app.evals import stats
+from app.evals.rubric import NOT_JUDGED
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, EvalRun
 from app.models.evals import OPEN_JUDGEMENTS, OPEN_STATUSES
 from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay
-from app.services.evals.judging.queue import cancel_judgements
+from app.services.evals.judging.queue import NOTHING_LEFT, cancel_judgements
 from app.services.evals.proof.finish import finish_proofs, reopen_proofs
 from app.services.evals.regressions import queue_drop
 from app.services.evals.runs import get_run
@@ -36,7 +37,7 @@ MAX_DIVERGENCES = 20
 CASES = """
 SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
        m.result ->> 'reason', m.result ->> 'baseline', s.model, s.agent_id,
-       j.status, j.cached, j.input_tokens + j.output_tokens, j.cost::float8{more}
+       j.status, j.cached, j.input_tokens + j.output_tokens, j.cost::float8, j.model, j.error{more}
   FROM sessions AS s
   LEFT JOIN judgements AS j ON j.tenant_id = s.tenant_id AND j.session_id = s.id
  CROSS JOIN LATERAL (SELECT s.metadata ->> 'eval_trial' AS trial, s.metadata -> 'eval_result' AS result OFFSET 0) AS m
@@ -70,9 +71,16 @@ class Case:
     judge_cached: bool | None
     judge_tokens: int | None
     judge_cost: float | None
+    judge_model: str | None
+    judge_error: str | None
     divergences: list[Any] | None = None
     dimensions: dict[str, Any] | None = None
     rubric: dict[str, Any] | None = None
+
+    @property
+    def asked_judge(self) -> str | None:
+        """The model that was asked to judge."""
+        return None if self.judge_status == NOT_JUDGED else self.judge_model
 
     @property
     def ended(self) -> bool:
@@ -81,12 +89,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: how many cases it has, how many have ended, and the verdicts of the goldens that are done."""
+    """How far a run is: how many cases it has, how many have ended, and the verdicts of the goldens that are done.
+    `judging` cases were replayed and wait for their judge."""
 
     total: int
     ended: int
     verdicts: dict[str, int]
     seconds_left: int | None
+    judging: int = 0
 
     @property
     def left(self) -> int:
@@ -95,12 +105,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class JudgeProgress:
-    """The judgements of a run by status, and what they took. `cost` is None where one is unknown."""
+    """The judgements of a run by status, and what they took. `cost` is None where one is unknown. `why_not` says why
+    the judge was not asked where it could have been."""
 
     counts: Mapping[str, int]
     cached: int
     tokens: int
     cost: float | None
+    why_not: str | None
 
     @property
     def total(self) -> int:
@@ -140,22 +152,26 @@ def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     verdicts = stats.count_verdicts(
         verdict for group in group_by_golden(cases).values() if (verdict := verdict_of(group)) is not None
     )
+    judging = sum(case.status in ENDED_STATUSES and not case.ended for case in cases)
     left = None
-    if run.completed_at is None and ended:
+    # The pace of replays says nothing of the judge.
+    if run.completed_at is None and ended and len(cases) > ended + judging:
         spent = (datetime.now(UTC) - run.started_at).total_seconds()
         left = round(spent / ended * (len(cases) - ended))
-    return Progress(len(cases), ended, verdicts, left)
+    return Progress(len(cases), ended, verdicts, left, judging)
 
 
 def judge_progress_of(cases: Sequence[Case]) -> JudgeProgress:
     """How far the judge of a run is, and what it took."""
     judged = [case for case in cases if case.judge_status is not None]
-    unknown = any(case.judge_cost is None and case.judge_tokens for case in judged)
+    unknown = any(case.judge_cost is None and case.judge_model for case in judged)
+    unasked = (case.judge_error for case in judged if case.judge_status == NOT_JUDGED)
     return JudgeProgress(
         counts=Counter(str(case.judge_status) for case in judged),
         cached=sum(bool(case.judge_cached) for case in judged),
         tokens=sum(case.judge_tokens or 0 for case in judged),
         cost=None if unknown else sum(case.judge_cost or 0.0 for case in judged),
+        why_not=next((why for why in unasked if why != NOTHING_LEFT), None),
     )
 
 
@@ -180,7 +196,8 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
             for golden_id in counted
         ),
         "verdicts": stats.count_verdicts(one["verdict"] for one in found.values()),
-        "models": sorted({case.model for case in cases if case.model}),
+        # The judge is one of the models that the verdicts depend on.
+        "models": sorted({model for case in cases for model in (case.model, case.asked_judge) if model}),
         "pass_power_k": stats.pass_power_k(per_golden, most) if most > 1 else None,
     }
 

@@ -16,12 +16,14 @@ from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.evals.change import BETTER, NEW, WORSE
+from app.evals.rubric import NOT_JUDGED
 from app.evals.stats import Score
 from app.evals.verdict import FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
 from app.services.evals import golden, runs
 from app.services.evals.baselines import Baseline
 from app.services.evals.golden_lists import can_replay
+from app.services.evals.judging.queue import NOTHING_LEFT
 from app.services.evals.results import Case, Progress, cases_of, golden_result, group_by_golden, progress_of
 
 MAX_SPARK_RUNS = 12
@@ -239,6 +241,7 @@ def golden_results(cases: Sequence[Case], *, actor: Actor, baseline: Baseline | 
             "is_golden": row is not None and row.golden_set is not None,
             "running": any(case.status == "running" for case in group),
             "cases": group,
+            "not_judged": any(case.judge_status == NOT_JUDGED and case.judge_error != NOTHING_LEFT for case in group),
             "before": baseline.found.get(golden_id) if baseline else None,
             "change": baseline.change_of(golden_id, result["verdict"]) if baseline else None,
         }

@@ -184,14 +184,14 @@ def estimate_run(tested: Mapping[UUID, tuple[UUID, str]], *, actor: Actor, trial
     offline = bool(tested) and all(model == OFFLINE for _, model in tested.values())
     number = len(tested) * trials * sides
     tokens = round(_mean_by_golden(known, "tokens") * number) if known else 0 if offline else None
-    costs_known = known and all(one.cost is not None for one in known)
+    costs_known = all(one.cost is not None for one in known)
     return Estimate(
         goldens=len(tested),
         trials=trials,
         sides=sides,
         replays=number,
         tokens=tokens,
-        cost=_mean_by_golden(known, "cost") * number if costs_known else 0.0 if offline else None,
+        cost=(_mean_by_golden(known, "cost") * number if costs_known else None) if known else 0.0 if offline else None,
         seconds=_seconds(known, number) if known else None,
         basis=("version" if same_version else "model") if known else None,
         offline=offline,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
@@ -28,6 +29,8 @@ _MARKER_LINES = {
 _INK, _FAINT = "var(--u-ink)", "var(--u-ink-3)"
 MAX_LABEL = 34
 MAX_NAME = 24
+MAX_NAME_LINES = 3
+LINE_HEIGHT = 15
 # Where the lines of changes end, in percent.
 MARKER_TOP = 105
 
@@ -75,6 +78,8 @@ def matrix_figure(
     import plotly.graph_objects as go
 
     lines = [cells for _, cells in grid]
+    titles = [_wrap(names[column.key]) for column in columns]
+    more = LINE_HEIGHT * (max(map(len, titles), default=1) - 1)
     heat = go.Heatmap(
         x=list(range(len(columns))),
         y=list(range(len(grid))),
@@ -93,8 +98,8 @@ def matrix_figure(
         ygap=3,
     )
     layout = _layout(
-        margin={"l": 210, "r": 4, "t": 60, "b": 4},
-        height=72 + 30 * len(grid),
+        margin={"l": 210, "r": 4, "t": 60 + more, "b": 4},
+        height=72 + more + 30 * len(grid),
         xaxis={
             **_AXIS,
             "range": [-0.5, len(columns) - 0.5],
@@ -102,7 +107,7 @@ def matrix_figure(
             "showline": False,
             "side": "top",
             "tickvals": list(range(len(columns))),
-            "ticktext": [_header(column, names[column.key]) for column in columns],
+            "ticktext": [_header(column, title) for column, title in zip(columns, titles, strict=True)],
             "tickfont": {"color": "var(--u-ink-2)", "size": 11.5},
         },
         yaxis={
@@ -135,9 +140,14 @@ def _row_name(row: GoldenRow) -> str:
     return _escape(row.title[:200]) + apart
 
 
-def _header(column: Column, name: str) -> str:
-    """What a column is called, its counts and how it changed, each on a line."""
-    lines = [_escape(value_line(name, MAX_NAME)), *header_lines(column)]
+def _wrap(name: str) -> list[str]:
+    """A column's name on a few lines, so that those that begin alike can be told apart."""
+    return wrap(name, MAX_NAME, max_lines=MAX_NAME_LINES, placeholder=" …")
+
+
+def _header(column: Column, title: Sequence[str]) -> str:
+    """What a column is called, its counts and how it changed."""
+    lines = [*map(_escape, title), *header_lines(column)]
     return "<br>".join(line for line in lines if line)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from flask import flash, g, redirect, request, url_for
+from flask import current_app, flash, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
@@ -24,6 +24,7 @@ from app.services.evals import runs as eval_runs
 from app.services.evals import usage as eval_usage
 from app.services.evals.baselines import changes_of, list_choices, load_baseline
 from app.services.evals.judging import again
+from app.services.evals.judging.work import judge_model
 from app.services.evals.runs import NewRun, left_out_notes
 from app.services.evals.usage import Estimate
 from app.services.lists.filters import parse_choice
@@ -223,6 +224,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "progress": eval_results.progress_of(run, cases),
         "used": eval_usage.usage_of_run(run_id, actor=g.actor),
         "judge": eval_results.judge_progress_of(cases),
+        "judge_model": judge_model(current_app.config["SETTINGS"].model, actor=g.actor),
         "baseline": baseline,
         "changes": baseline.changes({line["golden_id"]: line["verdict"] for line in every}) if baseline else None,
         "choices": list_choices(run_id, run.set_name, actor=g.actor),
@@ -296,9 +298,9 @@ def retry_run(run_id: UUID) -> Any:
 @bp.post("/runs/<uuid:run_id>/judge")
 @access("admin")
 def judge_run(run_id: UUID) -> Any:
-    """Ask the judge again where it gave no usable answer."""
+    """Ask the judge again where it gave no usable answer or was not asked."""
     with transaction():
-        number = again.judge_again(run_id, actor=g.actor)
+        number = again.judge_again(run_id, current_app.config["SETTINGS"].model, actor=g.actor)
     flash(f"Judging {number} replay{'s' if number != 1 else ''} again.", "success")
     return redirect(url_for(".show_run", run_id=run_id), 303)
 

@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Exists, exists, func, select, tuple_
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
@@ -126,10 +128,23 @@ def overruled_by(session_id: UUID, *, actor: Actor) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
+def _overruled_later() -> Exists:
+    later = aliased(JudgementOverrule)
+    return exists().where(
+        later.tenant_id == JudgementOverrule.tenant_id,
+        later.judgement_id == JudgementOverrule.judgement_id,
+        later.dimension == JudgementOverrule.dimension,
+        tuple_(later.created_at, later.id) > tuple_(JudgementOverrule.created_at, JudgementOverrule.id),
+    )
+
+
 def list_overrules(page: Page, *, actor: Actor, criteria_set_id: UUID | None = None) -> Slice[Overrule]:
-    """Overruled judgements, the newest first, of one criteria set or of all."""
+    """Overruled judgements, the newest first, of one criteria set or of all. What was overruled once more is left out,
+    and so is what then agrees with the judge."""
     require_admin(actor, "reads what was overruled")
-    mine = [JudgementOverrule.tenant_id == actor.tenant_id]
+    judge: Any = func.jsonb_extract_path(Judgement.dimensions, JudgementOverrule.dimension, type_=JSONB)
+    differs = judge["passed"].as_boolean() != JudgementOverrule.passed
+    mine = [JudgementOverrule.tenant_id == actor.tenant_id, ~_overruled_later(), differs]
     if criteria_set_id is not None:
         of_set = select(Judgement.id).where(
             Judgement.tenant_id == actor.tenant_id, Judgement.criteria_set_id == criteria_set_id
@@ -140,7 +155,7 @@ def list_overrules(page: Page, *, actor: Actor, criteria_set_id: UUID | None = N
             JudgementOverrule.id, JudgementOverrule.dimension, JudgementOverrule.passed, JudgementOverrule.reason,
             JudgementOverrule.created_at, name_of(JudgementOverrule.created_by, actor), Judgement.session_id,
             AgentSession.eval_source, AgentSession.title, Judgement.criteria_set_id, CriteriaSet.name, Judgement.model,
-            func.jsonb_extract_path(Judgement.dimensions, JudgementOverrule.dimension),
+            judge,
         )
         .join(Judgement, Judgement.id == JudgementOverrule.judgement_id)
         .join(AgentSession, AgentSession.id == Judgement.session_id)

@@ -33,6 +33,7 @@ UPDATE judgements AS j
 RETURNING j.id, j.attempt
 """
 CANCELLED = "The run was cancelled."
+NOTHING_LEFT = "Every dimension is compared without a judge."
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,13 @@ def finish_judgement(lease: JudgeLease, outcome: JudgeOutcome) -> bool:
 
 def _store(held: Judgement, outcome: JudgeOutcome) -> None:
     held.status, held.dimensions = outcome.status, dict(outcome.marks)
-    held.error, held.model, held.cached = outcome.reason, outcome.model, outcome.cached
     held.criteria_version, held.content_hash = outcome.criteria_version, outcome.content_hash
     # What an earlier answer took that nobody could use was paid for too.
-    if outcome.cost is None or (held.cost is None and held.input_tokens):
+    if outcome.cost is None or (held.cost is None and held.model):
         held.cost = None
     else:
         held.cost = outcome.cost + (held.cost or 0)
+    held.error, held.model, held.cached = outcome.reason, outcome.model, outcome.cached
     held.input_tokens += outcome.input_tokens
     held.output_tokens += outcome.output_tokens
     held.lease_owner = held.lease_until = None

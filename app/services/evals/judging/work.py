@@ -20,13 +20,12 @@ from app.formats.criteria import read_dimensions
 from app.models import AgentSession, EvalRun, Judgement, Tenant
 from app.services.entities import criteria as criteria_store
 from app.services.evals.compare import load_events
-from app.services.evals.judging.queue import CANCELLED, JudgeLease, hold_judgement
+from app.services.evals.judging.queue import CANCELLED, NOTHING_LEFT, JudgeLease, hold_judgement
 from app.services.workspaces import store as workspace_store
 
 MAX_ATTEMPTS = 10
 LOST = "Ten attempts to judge this ended because the process that did it was lost."
 NO_MODEL = "No judge is configured. Choose a model for it in Settings."
-NOTHING_LEFT = "Every dimension is compared without a judge."
 TOO_LONG = "The sessions are too long to be judged."
 SPENT = "The judge has used its tokens for today. Raise the limit in Settings or wait."
 
@@ -101,11 +100,17 @@ def _refuse(held: Judgement, model: str, actor: Actor) -> JudgeOutcome | None:
     run = db.session.get_one(EvalRun, held.run_id)
     if run.cancel_requested_at is not None:
         return JudgeOutcome(status=NOT_JUDGED, reason=CANCELLED)
-    if not model:
-        return JudgeOutcome(status=NOT_JUDGED, reason=NO_MODEL)
-    if spent_today(actor=actor) >= workspace_store.get_settings(actor).judge_daily_tokens:
-        return JudgeOutcome(status=NOT_JUDGED, reason=SPENT, model=model)
+    if (why_not := why_not_ask(model, actor=actor)) is not None:
+        return JudgeOutcome(status=NOT_JUDGED, reason=why_not, model=model or None)
     return None
+
+
+def why_not_ask(default_model: str, *, actor: Actor) -> str | None:
+    """Why the judge of the workspace cannot be asked now, in a sentence."""
+    if not judge_model(default_model, actor=actor):
+        return NO_MODEL
+    spent = spent_today(actor=actor) >= workspace_store.get_settings(actor).judge_daily_tokens
+    return SPENT if spent else None
 
 
 def spent_today(*, actor: Actor) -> int:
