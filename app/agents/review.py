@@ -14,6 +14,7 @@ from uuid import UUID
 from app.actor import Actor
 from app.agents.turn import StopRequested, Threads
 from app.errors import Problem, Throttled
+from app.learning.review.decide import UNCLEAR
 from app.learning.review.plan import plan_review
 from app.learning.review.types import Dismissal, KnownPattern, Merge, Pattern, Plan, Proposal, Signal
 from app.services.evals.proof.start import start_proof
@@ -108,21 +109,27 @@ class Reviewer:
         rejected = [rule for rule in world.rules if rule.rejected]
         batch = Batch({signal.id: signal for signal in part}, rejected)
         saved = await self._save_patterns(plan, batch)
+        waiting = dict(plan.pending)
         settled: list[Decision] = [*plan.dismissals, *plan.merges]
         for decision in settled:
             await self.apply(decision, batch, saved)
         for proposal in plan.proposals:
             if self.judge is None and WHAT_FAILED in proposal.content:
-                continue
-            if self.judge is not None and not self.dry_run:
+                waiting |= dict.fromkeys(proposal.signal_ids, UNCLEAR)
+            elif self.judge is not None and not self.dry_run:
                 await self.judge(proposal, replace(batch.of(proposal.signal_ids), by_model=True), world, saved)
-            else:
-                await self.apply(proposal, batch, saved)
+            elif why := await self.apply(proposal, batch, saved):
+                waiting |= dict.fromkeys(proposal.signal_ids, why)
+        await self._note_waiting({id: waiting.get(id) for id in saved})
         decided = {id for decision in [*settled, *plan.proposals] for id in decision.signal_ids}
         left = batch.signals.keys() - decided
         if counted:
             await self._note([], considered=len(part), patterns=len(plan.patterns), left_pending=len(left))
         return {saved[id] for id in left if id in saved}
+
+    async def _note_waiting(self, reasons: dict[UUID, str | None]) -> None:
+        if reasons:
+            await self._transact(lambda: patterns.note_waiting(reasons, actor=self.actor))
 
     def _surroundings(self, part: Sequence[Signal]) -> tuple[World, list[KnownPattern], dict[UUID, UUID]]:
         known = load_known(part, actor=self.actor)

@@ -187,7 +187,7 @@ class FeedbackPattern(Row):
 
 
 class FeedbackPatternRow(KeyedRow):
-    """A feedback row in a pattern. A row is in one pattern at most."""
+    """A feedback row in a pattern. A row is in one pattern at most. `waits` is why the last review left it pending."""
 
     __tablename__ = "feedback_pattern_rows"
     __table_args__ = (
@@ -199,6 +199,7 @@ class FeedbackPatternRow(KeyedRow):
     feedback_id: Mapped[UUID] = mapped_column(primary_key=True)
     pattern_id: Mapped[UUID]
     occurred_at: Mapped[datetime]
+    waits: Mapped[str | None]
 
 
 class ReviewRun(KeyedRow):

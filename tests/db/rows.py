@@ -75,8 +75,8 @@ ROWS = {
     " '{{{sessions}}}', '{{h}}', '{users}')",
     "feedback_patterns": "(label, agent_id, shared_context_id, first_seen_at, last_seen_at)"
     " VALUES ('Wrong figure', '{agents}', '{shared_context}', now(), now())",
-    "feedback_pattern_rows": "(feedback_id, pattern_id, occurred_at)"
-    " VALUES ('{feedback}', '{feedback_patterns}', now())",
+    "feedback_pattern_rows": "(feedback_id, pattern_id, occurred_at, waits)"
+    " VALUES ('{feedback}', '{feedback_patterns}', now(), '{secret}')",
     "review_runs": "(session_id, trigger) VALUES ('{sessions}', 'manual')",
     "change_drafts": "(agent_id, base_version, before, after, session_id, created_by_agent_id, created_by)"
     " VALUES ('{agents}', 1, '{{}}', '{{\"instructions\": \"Quote the page\"}}', '{sessions}', '{agents}', '{users}')",

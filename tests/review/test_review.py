@@ -67,6 +67,16 @@ def test_a_third_signal_joins_the_proposal_and_an_unchanged_workspace_is_skipped
     assert (again.merged, again.proposed, desk.statuses(third)) == ([rule.id], [], ["reviewed"])
 
 
+def test_a_pattern_and_its_rows_say_why_they_wait(desk: Desk, sign_in: Any) -> None:
+    same = [desk.complain("member", "The leverage is wrong."), desk.complain("other", "The leverage is wrong again.")]
+    assert (desk.review().proposed, desk.statuses(*same)) == ([], ["pending", "pending"])
+    with acting_as(desk.admin):
+        home = patterns.patterns_of(same, actor=desk.admin)[same[0]]
+    client, why = sign_in(desk.admin), "None of these says what to do instead."
+    assert why in soup(client.get(f"/admin/agent-review/patterns/{home}")).text
+    assert why in soup(client.get(f"/admin/agent-review/feedback/{same[0]}")).text
+
+
 @pytest.mark.parametrize("decided", ["active", "inactive"])
 def test_feedback_gets_its_status_back_when_a_decision_is_undone(desk: Desk, decided: str) -> None:
     same = [desk.complain("member", WRONG), desk.complain("other", WRONG)]

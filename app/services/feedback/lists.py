@@ -29,6 +29,7 @@ from app.models import (
     Entity,
     EvalRun,
     Feedback,
+    FeedbackPatternRow,
     Message,
     SharedContext,
     SharedContextFeedback,
@@ -265,12 +266,20 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
         .order_by(SharedContext.created_at)
     ).all()
     row.drafts = _drafts_of(feedback_id, actor) if actor.is_admin else []
+    row.waits = _why_it_waits(feedback_id, actor) if actor.is_admin and row.status == "pending" else None
     if not actor.is_admin:
         vars(row).update(decision_for_author(row), reviewer=None)
         row.knowledge = [one for one in row.knowledge if one.state == "active"]
     row.assessment = row.details.get(ASSESSMENT, {}) if actor.is_admin else {}
     row.details = without_assessment(row.details)
     return row
+
+
+def _why_it_waits(feedback_id: UUID, actor: Actor) -> str | None:
+    """Why the last review left feedback pending."""
+    link = FeedbackPatternRow
+    mine = link.tenant_id == actor.tenant_id, link.feedback_id == feedback_id
+    return db.session.scalar(select(link.waits).where(*mine))
 
 
 def _drafts_of(feedback_id: UUID, actor: Actor) -> Sequence[Any]:

@@ -27,6 +27,7 @@ FIGURES = text("""
            count(DISTINCT f.session_id) AS sessions,
            count(*) FILTER (WHERE f.status IN ('pending', 'reviewed')) AS open,
            count(*) FILTER (WHERE f.status = 'pending') AS pending,
+           mode() WITHIN GROUP (ORDER BY r.waits) FILTER (WHERE f.status = 'pending') AS waits,
            bool_or(f.signal = 'unsafe' OR f.kind IN ('flag', 'replay_failure') OR 'unsafe' = ANY (f.error_categories))
                AS severe,
            array_remove(array_agg(DISTINCT a.slug || coalesce(' v' || v.version, '')), NULL) AS agents,
@@ -34,7 +35,7 @@ FIGURES = text("""
                AS weeks_ago
       FROM unnest(CAST(:ids AS uuid[])) AS p (id)
      CROSS JOIN LATERAL (
-           SELECT one.feedback_id, one.occurred_at FROM feedback_pattern_rows AS one
+           SELECT one.feedback_id, one.occurred_at, one.waits FROM feedback_pattern_rows AS one
             WHERE one.tenant_id = :tenant AND one.pattern_id = p.id
             ORDER BY one.occurred_at DESC, one.feedback_id DESC LIMIT :most) AS r
       JOIN feedback AS f ON f.tenant_id = :tenant AND f.id = r.feedback_id
@@ -101,6 +102,7 @@ class PatternRow:
     sessions: int = 0
     open: int = 0
     pending: int = 0
+    waits: str | None = None
     severe: bool = False
     agents: list[str] = field(default_factory=list)
     weeks: list[int] = field(default_factory=list)
@@ -163,7 +165,7 @@ def _describe(pattern: FeedbackPattern, rule: SharedContext | None, figures: Any
     if rule is not None:
         more |= {"shared_context_id": rule.id, "proposal_state": rule.state, "rule": rule.content}
     if figures is not None:
-        more |= {name: getattr(figures, name) for name in ("people", "sessions", "open", "pending", "agents")}
+        more |= {name: getattr(figures, name) for name in ("people", "sessions", "open", "pending", "waits", "agents")}
         more |= {"severe": bool(figures.severe), "weeks": _count_weeks(figures.weeks_ago)}
     if returned is not None:
         more |= {"active_since": returned.at, "returned": returned.number}

@@ -1,6 +1,6 @@
 """Patterns: groups of feedback that complain about the same thing, as reviews found them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,12 @@ RECOUNT = text("""
     UPDATE feedback_patterns AS p
        SET signal_count = seen.number, first_seen_at = seen.first, last_seen_at = seen.last
       FROM seen WHERE p.tenant_id = :tenant AND p.id = seen.id AND seen.number > 0
+""")
+
+NOTE_WAITING = text("""
+    UPDATE feedback_pattern_rows AS r SET waits = w.reason
+      FROM unnest(CAST(:ids AS uuid[]), CAST(:reasons AS text[])) AS w (id, reason)
+     WHERE r.tenant_id = :tenant AND r.feedback_id = w.id AND r.waits IS DISTINCT FROM w.reason
 """)
 
 
@@ -107,6 +113,12 @@ def recount(pattern_ids: Collection[UUID], *, actor: Actor) -> None:
     """Bring counts and times of patterns up to date with their rows."""
     db.session.execute(RECOUNT, {"tenant": actor.tenant_id, "ids": list(pattern_ids)})
     db.session.expire_all()
+
+
+def note_waiting(reasons: Mapping[UUID, str | None], *, actor: Actor) -> None:
+    """Note why feedback waits; None where it waits no longer."""
+    given = {"tenant": actor.tenant_id, "ids": list(reasons), "reasons": list(reasons.values())}
+    db.session.execute(NOTE_WAITING, given)
 
 
 def link_rule(pattern_ids: Collection[UUID], row_id: UUID, *, actor: Actor) -> None:
