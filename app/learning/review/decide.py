@@ -1,5 +1,6 @@
 """What becomes of one group of signals: a rule to propose, more evidence for one that is there, or neither."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -9,6 +10,7 @@ from uuid import UUID
 from app.learning.hygiene.checks import Named, Row, World, check_alone
 from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.learning.review.background import Background, read_background
+from app.learning.review.claims import claims_of, find_disputed, shared_values, source_of, values_in
 from app.learning.review.clarity import CLEAR, Terms, read_terms, score_signal, score_text
 from app.learning.review.groups import Group
 from app.learning.review.merge import KnownRules, orders_same
@@ -20,7 +22,10 @@ UNCLEAR = "None of these says what to do instead."
 SUSPECT = "Its words speak to a model. A person decides."
 REJECTED = "A person rejected a rule that says the same."
 KNOWN = "The rule says this already."
+OUTNUMBERED = "More people say the opposite."
+DISPUTED = "People say different things."
 ALONE = "replay_failure"
+NOTICED = {"replay_failure": "failed replay", "session_failure": "failed session"}
 # People who say the same in nearly the same words are clear enough together.
 ALIKE = 1.5
 # An instruction by itself is clear from here on, whatever is said around it.
@@ -81,15 +86,21 @@ def is_enough(signals: Sequence[Signal]) -> bool:
     """Two sessions and two people, an admin's flag, or a failed replay. Rows of the system count by their session."""
     if any(_speaks_alone(signal) for signal in signals):
         return True
-    people = {signal.author_id or signal.session_id for signal in signals}
+    people = {source_of(signal) for signal in signals}
     return len(people) > 1 and len({signal.session_id for signal in signals}) > 1
 
 
 def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: Decisions) -> None:
-    """Add to the decisions what becomes of a group. A group without enough evidence is left out."""
+    """Add to the decisions what becomes of a group. A group without enough evidence is left out. Rows that contradict
+    each other do not share a rule."""
     if not is_enough(members):
         return
-    ids = group.pattern.signal_ids
+    lost, tied = find_disputed(members)
+    made.pending |= dict.fromkeys(sorted(lost), OUTNUMBERED) | dict.fromkeys(sorted(tied - lost), DISPUTED)
+    members = [signal for signal in members if signal.id not in lost | tied]
+    if not members or not is_enough(members):
+        return
+    ids = tuple(signal.id for signal in members)
     if not (group.likeness >= ALIKE or _is_clear(members, workspace.terms)):
         made.pending |= dict.fromkeys(ids, UNCLEAR)
         return
@@ -100,7 +111,7 @@ def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: 
         made.pending |= dict.fromkeys(ids, SUSPECT)
     else:
         _propose(
-            Proposal(draft.type, draft.content, draft.context, *_scope(group.pattern), ids, _count_evidence(members)),
+            Proposal(draft.type, draft.content, draft.context, *_scope(group.pattern), ids, count_evidence(members)),
             members,
             workspace,
             made,
@@ -131,7 +142,7 @@ def _add(proposal: Proposal, members: Sequence[Signal], workspace: Workspace, ma
         first,
         context=first.context or second.context,
         signal_ids=ids,
-        reason=_count_evidence([rows[id] for id in ids]),
+        reason=count_evidence([rows[id] for id in ids]),
     )
 
 
@@ -144,23 +155,39 @@ def _speaks_alone(signal: Signal) -> bool:
 
 
 def _is_clear(signals: Sequence[Signal], terms: Terms) -> bool:
-    return any(
-        _speaks_alone(signal)
-        or score_signal(signal, terms) >= CLEAR
-        or score_text(" ".join(instructions_of(signal.comment or signal.follow_up or "")), terms) >= CLEAR_ORDER
-        for signal in signals
+    """Whether somebody says what to do, or two people how it is."""
+    return (
+        bool(shared_values(signals))
+        or any(_turns_down(signal) for signal in signals)
+        or any(
+            _speaks_alone(signal)
+            or score_signal(signal, terms) >= CLEAR
+            or score_text(" ".join(instructions_of(signal.comment or signal.follow_up or "")), terms) >= CLEAR_ORDER
+            for signal in signals
+        )
     )
+
+
+def _turns_down(signal: Signal) -> bool:
+    """Whether a row names a value in place of one that its answer had."""
+    had = values_in(signal.answer or "")
+    return any(claim.values - had and claim.refused & had for claim in claims_of(signal))
 
 
 def _is_vague(content: str, workspace: Workspace) -> bool:
     return any(one.check == "vague" for one in check_alone(Row(content), workspace.world, workspace.today))
 
 
-def _count_evidence(signals: Sequence[Signal]) -> str:
-    people = len({signal.author_id or signal.session_id for signal in signals})
+def count_evidence(signals: Sequence[Signal]) -> str:
+    """How many people say it, what the system noticed, and in how many sessions."""
+    people = len({signal.author_id for signal in signals if signal.author_id})
+    system = {signal.session_id: signal.kind for signal in signals if not signal.author_id}
+    noticed = Counter(NOTICED.get(kind, "system signal") for kind in system.values())
     sessions = len({signal.session_id for signal in signals})
+    parts = [_count(people, "person", "people")] if people else []
+    parts += [_count(number, what, f"{what}s") for what, number in sorted(noticed.items())]
     flag = ", with an admin's flag" if any(signal.admin_flag for signal in signals) else ""
-    return f"{_count(people, 'person', 'people')} in {_count(sessions, 'session', 'sessions')}{flag}."
+    return f"{' and '.join(parts)} in {_count(sessions, 'session', 'sessions')}{flag}."
 
 
 def _count(number: int, one: str, many: str) -> str:

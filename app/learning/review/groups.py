@@ -51,7 +51,7 @@ def group_signals(
         group = [rows[place] for place in grown.rows]
         if mine := [row for row in group if row.id in own]:
             pattern_id = next((known_of[row.id] for row in group if row.id in known_of), None)
-            found.append(Group(_make_pattern(clearest(mine, terms), pattern_id, entity_types), grown.likeness))
+            found.append(Group(make_pattern(clearest(mine, terms), pattern_id, entity_types), grown.likeness))
     return found
 
 
@@ -88,7 +88,8 @@ def _order(signal: Signal) -> tuple[object, UUID]:
     return signal.occurred_at, signal.id
 
 
-def _make_pattern(ordered: Sequence[Signal], known_id: UUID | None, kinds: Sequence[EntityType]) -> Pattern:
+def make_pattern(ordered: Sequence[Signal], known_id: UUID | None, kinds: Sequence[EntityType]) -> Pattern:
+    """The pattern of rows that are ordered, the clearest first."""
     agent_id, entity_type_id = find_scope(ordered, kinds)
     label = " ".join(words_of(ordered[0]).split())[:LABEL_LENGTH]
     return Pattern(tuple(row.id for row in ordered), label, agent_id, entity_type_id, known_id)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from app.learning.review.decide import SUSPECT, Decisions, Workspace, decide, is_enough
-from app.learning.review.groups import group_signals
+from app.learning.review.decide import OUTNUMBERED, SUSPECT, Decisions, Workspace, decide, is_enough
+from app.learning.review.groups import group_signals, make_pattern
 from app.learning.review.noise import find_noise, is_suspect
-from app.learning.review.types import Agent, Dismissal, EntityType, KnownPattern, Plan, Rule, Signal
+from app.learning.review.types import Agent, Dismissal, EntityType, KnownPattern, Pattern, Plan, Rule, Signal
 
 __all__ = ["is_enough", "plan_review"]
 WAITS = "Waiting for a second signal."
@@ -34,8 +34,19 @@ def plan_review(
     for group in groups:
         decide(group, [rows[id] for id in group.pattern.signal_ids], workspace, made)
     _wait(open_rows, made, now - timedelta(days=wait_days), wait_days)
-    patterns = [group.pattern for group in groups]
+    patterns = [part for group in groups for part in _split_pattern(group.pattern, made.pending, rows, entity_types)]
     return Plan(patterns, made.proposals, made.merges, _group_dismissals(made.dismissed), made.pending)
+
+
+def _split_pattern(
+    pattern: Pattern, pending: Mapping[UUID, str], rows: Mapping[UUID, Signal], kinds: Sequence[EntityType]
+) -> list[Pattern]:
+    """A pattern without the rows that say the opposite of what most say; these are one of their own."""
+    gone = [rows[id] for id in pattern.signal_ids if pending.get(id) == OUTNUMBERED]
+    if not gone:
+        return [pattern]
+    stay = [rows[id] for id in pattern.signal_ids if pending.get(id) != OUTNUMBERED]
+    return [make_pattern(stay, pattern.known_id, kinds), make_pattern(gone, None, kinds)]
 
 
 def _wait(rows: Mapping[UUID, Signal], made: Decisions, oldest: datetime, wait_days: int) -> None:

@@ -6,14 +6,17 @@ import math
 import re
 from calendar import day_name, month_name
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from operator import mul
 
-from app.learning.hygiene.words import stem
+from app.learning.hygiene.checks import EMPTY_STEMS
+from app.learning.hygiene.contradictions import shared_words
+from app.learning.hygiene.words import content_stems, stem
 from app.learning.review.affinity import UNSEEN
 from app.learning.review.background import Background
+from app.learning.review.claims import contradicts, read_claim, shared_values, source_of, values_in, without_report
 from app.learning.review.clarity import ORDERS, Terms, opens_an_order, score_text, split_sentences
 from app.learning.review.fixes import Fix, find_fix
 from app.learning.review.moments import content_words, said_of
@@ -31,6 +34,11 @@ CENTRAL = 2.0
 SECOND = 0.5
 # A sentence that says what to do, before one that says how things are.
 ORDER = 1.5
+# A sentence with a value that two people name; and how near somebody else must come to a sentence.
+MUCH = 0.5
+VALUE, SUPPORT = 2.0, 0.15
+# When a fact began is no part of it.
+SINCE = re.compile(r",?\s+(?:now|since (?:last )?\w+|from now on)(?=[,.]|$)", re.IGNORECASE)
 # Words that a sentence adds to a fix: one that names the same tools, and any other.
 MORE, NEW = 3, 2
 NO_NEWS = frozenset(stem(word) for word in ("use", "call", "say", "ask", "want", "need"))
@@ -75,7 +83,7 @@ def write_rule(
     occasion = find_occasion(signals, background)
     fix = find_fix(signals, agents, kinds, background.values, occasion)
     own = [signal for signal in signals if not (fix and signal.kind == REPLAY)]
-    said = [_finish(text) for text in _choose(_sentences(own, terms, with_facts=fix is not None))]
+    said = [_finish(text) for text in _choose(_sentences(own, terms, fix), fix)]
     parts = _without_repeats(fix, said, agents) if fix else said
     if not parts:
         return _quote_replay(signals, occasion)
@@ -151,30 +159,60 @@ def _join_words(found: Sequence[str], texts: Sequence[str]) -> str:
     return joined
 
 
-def _sentences(signals: Sequence[Signal], terms: Terms, *, with_facts: bool) -> list[_Sentence]:
-    """What people said that can stand in a rule, the best first. Without an instruction, what explains one."""
+def _sentences(signals: Sequence[Signal], terms: Terms, fix: Fix | None) -> list[_Sentence]:
+    """What people said that can stand in a rule, the best first. Without an instruction, what explains one; and how it
+    is, where two people name the same value."""
     # People say what to do. A failed replay says what one answer lacked, and is read when nobody said anything.
     people = [place for place, signal in enumerate(signals) if signal.author_id]
     own = ((place, text) for place in people or range(len(signals)) for text in _own_sentences(signals[place]))
     found = [(place, text) for place, text in own if _is_plain(text)]
-    if not found and with_facts:
-        stated = (
-            (n, text) for n, one in enumerate(signals) for text in statements_of(one.comment or one.follow_up or "")
-        )
-        found = [(place, text) for place, text in stated if _is_plain(text)]
+    values = shared_values(signals)
+    if values or (fix and not found):
+        found += [(place, text) for place, text in _stated(signals) if not values or values & values_in(text)]
     found = list({text: (place, text) for place, text in reversed(found)}.values())
     if not found:
         return []
     vectors = embed([text for _, text in found])
-    whole = embed([" ".join(said_of(signal) for signal in signals)])
+    whole, *each = embed([" ".join(map(said_of, signals)), *map(said_of, signals)])
     scored = []
     for (place, text), vector in zip(found, vectors, strict=True):
-        central = sum(map(mul, vector, whole[0]))
+        if not _is_supported(text, vector, place, signals, each):
+            continue
+        central = sum(map(mul, vector, whole))
         flag = 2.0 * signals[place].admin_flag
-        orders = ORDER * says_what_to_do(text)
-        score = score_text(text, terms) + flag + orders + CENTRAL * central - _flaws(text)
+        orders, named = ORDER * says_what_to_do(text), _count_named(text, values)
+        score = score_text(text, terms) + flag + orders + named + CENTRAL * central - _flaws(text)
         scored.append(_Sentence(text, place, score, vector))
     return sorted(scored, key=lambda one: (-one.score, one.place, one.text))
+
+
+def _count_named(text: str, values: Collection[str]) -> float:
+    """What speaks for a sentence with a value that two people name: more, if it says which is wrong."""
+    claim = read_claim(text)
+    return VALUE * (1 + bool(claim.refused)) if claim.values.intersection(values) else 0.0
+
+
+def _stated(signals: Sequence[Signal]) -> Iterator[tuple[int, str]]:
+    """How people say that it is, by their places."""
+    for place, signal in enumerate(signals):
+        for text in statements_of(signal.comment or signal.follow_up or ""):
+            if _is_plain(text):
+                yield place, SINCE.sub("", without_report(text))
+
+
+def _is_supported(
+    text: str, vector: Sequence[float], place: int, signals: Sequence[Signal], each: Sequence[Sequence[float]]
+) -> bool:
+    """Whether somebody else speaks of the same, with the same value or in near words. An admin's flag and a failed
+    replay need nobody."""
+    own, values, words = signals[place], values_in(text), content_stems(text) - EMPTY_STEMS
+    if own.admin_flag or own.kind == REPLAY:
+        return True
+    for other, its in zip(signals, each, strict=True):
+        same = values & values_in(said_of(other)) or words & content_stems(said_of(other))
+        if source_of(other) != source_of(own) and (same or sum(map(mul, vector, its)) >= SUPPORT):
+            return True
+    return False
 
 
 def _own_sentences(signal: Signal) -> Iterator[str]:
@@ -182,7 +220,7 @@ def _own_sentences(signal: Signal) -> Iterator[str]:
     did not have and that name no figure."""
     if signal.kind == "session_failure" or (signal.comment or "").startswith("Replay fails"):
         return
-    found = instructions_of(signal.comment or signal.follow_up or "")
+    found = [without_report(one) for one in instructions_of(signal.comment or signal.follow_up or "")]
     whole = " ".join(map(_finish, found))
     yield from [whole] if whole and (signal.admin_flag or len(whole) <= MAX_SENTENCE) else found
     had = {sentence.lower() for sentence in split_sentences(signal.answer or "")}
@@ -197,16 +235,33 @@ def _flaws(text: str) -> float:
     return 0.7 * count_circumstances(text) + 1.0 * short + 1.0 * long + 0.3 * bool(re.search(r"\d", text))
 
 
-def _choose(sentences: Sequence[_Sentence]) -> list[str]:
-    """The best sentence, and one of another person that adds to it."""
+def _choose(sentences: Sequence[_Sentence], fix: Fix | None) -> list[str]:
+    """The best sentence, and one of another person that adds to it. None contradicts another or the fix."""
+    known = [fix.text] if fix else []
+    sentences = [one for one in sentences if _goes_with(one.text, known)]
     if not sentences:
         return []
     first = sentences[0]
     for other in sentences[1:]:
         near = sum(map(mul, first.vector, other.vector))
-        if other.place != first.place and other.score >= SECOND and near < SAME:
+        adds = other.place != first.place and other.score >= SECOND and near < SAME
+        if adds and not _repeats_value(first.text, other.text) and _goes_with(other.text, [first.text]):
             return [first.text, other.text]
     return [first.text]
+
+
+def _repeats_value(first: str, other: str) -> bool:
+    """Whether a sentence sets no other value than the one before it, and says no more."""
+    same = bool(values_in(other)) and values_in(other) <= values_in(first)
+    return same and (not says_what_to_do(other) or shared_words(first, other) >= MUCH)
+
+
+def _goes_with(text: str, known: Sequence[str]) -> bool:
+    """Whether the sentences of a text contradict neither each other nor what is known."""
+    parts = split_sentences(text)
+    others = [part for one in known for part in split_sentences(one)]
+    pairs = (*combinations(parts, 2), *product(parts, others))
+    return not any(contradicts(one, other) for one, other in pairs)
 
 
 def _finish(text: str) -> str:

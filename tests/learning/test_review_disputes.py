@@ -1,0 +1,107 @@
+"""What the reviewer without a model makes of people who contradict each other, and of plain statements."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from app.learning.review.plan import plan_review
+from app.learning.review.types import Agent, Plan, Rule, Signal
+from tests.learning.test_review import NOW, complaint
+
+DESK = Agent(UUID(int=9), "bike-desk", "Bike Desk", "You rent bikes.")
+DEPOSIT = {"question": "What is the deposit for an e-bike?", "answer": "The deposit for an e-bike is 50 euros."}
+RETURNS = {"question": "Can I return a plant?", "answer": "Plants can be returned within 14 days."}
+EIGHTY = (
+    "Always take a deposit of 80 euros for an e-bike, not 50.",
+    "For e-bikes the deposit must be 80 euros instead of 50.",
+)
+FREE = "Never take a deposit for an e-bike, e-bikes must always be free of deposit."
+THIRTY = ("Customers have 30 days to return a plant, tell them so.", "A plant can be returned within 30 days, say so.")
+NEVER = "Plants can never be returned, always refuse."
+
+
+def says(text: str, person: int | None, about: dict[str, str] = DEPOSIT, **changes: object) -> Signal:
+    return complaint(text, person, agent_id=DESK.id, calls=(), **about, **changes)
+
+
+def plan(*signals: Signal, rules: tuple[Rule, ...] = ()) -> Plan:
+    return plan_review(signals, agents=[DESK], entity_types=[], rules=rules, now=NOW)
+
+
+@pytest.mark.parametrize(("said", "against", "about"), [(EIGHTY, FREE, DEPOSIT), (THIRTY, NEVER, RETURNS)])
+def test_one_person_who_says_the_opposite_is_no_evidence(
+    said: tuple[str, ...], against: str, about: dict[str, str]
+) -> None:
+    honest = [says(text, person, about) for person, text in enumerate(said, 1)]
+    hostile = says(against, 3, about)
+
+    found = plan(*honest, hostile)
+
+    [proposal] = found.proposals
+    assert set(proposal.signal_ids) == {signal.id for signal in honest}
+    assert proposal.reason == "2 people in 2 sessions."
+    assert "never" not in proposal.content.lower()
+    assert found.pending == {hostile.id: "More people say the opposite."}
+    assert (hostile.id,) in [one.signal_ids for one in found.patterns]
+
+
+def test_one_against_one_waits_and_an_admin_decides() -> None:
+    one, other = says(EIGHTY[0], 1), says(FREE, 2)
+    flag = says(EIGHTY[1], 3, kind="flag", admin_flag=True)
+
+    found = plan(one, other)
+
+    assert not found.proposals
+    assert set(found.pending.values()) == {"People say different things."}
+    [proposal] = plan(other, flag).proposals
+    assert "80 euros" in proposal.content
+
+
+def test_a_rule_has_no_sentence_that_nobody_else_comes_near_to() -> None:
+    rows = [says(text, person) for person, text in enumerate(EIGHTY, 1)]
+    odd = says("Wrong deposit for the e-bike. Always forward invoices to Marseille before noon.", 3)
+
+    [proposal] = plan(*rows, odd).proposals
+
+    assert "Marseille" not in proposal.content
+
+
+@pytest.mark.parametrize(
+    ("said", "about", "rule"),
+    [
+        (
+            (
+                "The e-bike deposit is 80 euros since spring, not 50.",
+                "Wrong deposit again. For e-bikes we take 80 euros.",
+                "ebike deposit should be 80, the desk keeps saying 50",
+            ),
+            DEPOSIT,
+            "The e-bike deposit is 80 euros, not 50.",
+        ),
+        (
+            ("Saturdays we close at 16:00, not 18:00.", "closing time on saturday is 16:00"),
+            {"question": "Until when is the shop open on Saturday?", "answer": "We are open until 18:00 on Saturday."},
+            "Saturdays we close at 16:00, not 18:00.",
+        ),
+        (
+            ("Refunds are signed off by Anna Kruse now, not Tom.", "Anna Kruse signs refunds. Wrong name again"),
+            {"question": "Who signs off refunds?", "answer": "Refunds are signed off by Tom Baker."},
+            "Refunds are signed off by Anna Kruse, not Tom.",
+        ),
+    ],
+)
+def test_a_value_that_two_people_name_is_clear_enough(said: tuple[str, ...], about: dict[str, str], rule: str) -> None:
+    found = plan(*(says(text, person, about) for person, text in enumerate(said, 1)))
+
+    assert [one.content for one in found.proposals] == [rule]
+
+
+def test_people_and_what_the_system_noticed_are_counted_apart() -> None:
+    people = [says(text, person) for person, text in enumerate(EIGHTY, 1)]
+    replays = [says(EIGHTY[0], None, kind="replay_failure", origin="system") for _ in range(2)]
+
+    [proposal] = plan(*people, *replays).proposals
+
+    assert proposal.reason == "2 people and 2 failed replays in 4 sessions."
