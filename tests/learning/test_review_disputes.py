@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from datetime import timedelta
+from uuid import UUID, uuid4
 
 import pytest
 
 from app.learning.review.plan import plan_review
-from app.learning.review.types import Agent, Plan, Rule, Signal
+from app.learning.review.types import Agent, KnownPattern, Plan, Rule, Signal
 from tests.learning.test_review import NOW, complaint
 
 DESK = Agent(UUID(int=9), "bike-desk", "Bike Desk", "You rent bikes.")
@@ -26,8 +27,12 @@ def says(text: str, person: int | None, about: dict[str, str] = DEPOSIT, **chang
     return complaint(text, person, agent_id=DESK.id, calls=(), **about, **changes)
 
 
-def plan(*signals: Signal, rules: tuple[Rule, ...] = ()) -> Plan:
-    return plan_review(signals, agents=[DESK], entity_types=[], rules=rules, now=NOW)
+def plan(*signals: Signal, rules: tuple[Rule, ...] = (), known: tuple[KnownPattern, ...] = ()) -> Plan:
+    return plan_review(signals, agents=[DESK], entity_types=[], rules=rules, now=NOW, known=known)
+
+
+def rule(content: str, *, rejected: bool = False) -> Rule:
+    return Rule(uuid4(), "correction", content, None, DESK.id, None, "inactive" if rejected else "active", rejected)
 
 
 @pytest.mark.parametrize(("said", "against", "about"), [(EIGHTY, FREE, DEPOSIT), (THIRTY, NEVER, RETURNS)])
@@ -69,7 +74,7 @@ def test_a_rule_has_no_sentence_that_nobody_else_comes_near_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "about", "rule"),
+    ("said", "about", "wanted"),
     [
         (
             (
@@ -92,10 +97,12 @@ def test_a_rule_has_no_sentence_that_nobody_else_comes_near_to() -> None:
         ),
     ],
 )
-def test_a_value_that_two_people_name_is_clear_enough(said: tuple[str, ...], about: dict[str, str], rule: str) -> None:
+def test_a_value_that_two_people_name_is_clear_enough(
+    said: tuple[str, ...], about: dict[str, str], wanted: str
+) -> None:
     found = plan(*(says(text, person, about) for person, text in enumerate(said, 1)))
 
-    assert [one.content for one in found.proposals] == [rule]
+    assert [one.content for one in found.proposals] == [wanted]
 
 
 def test_people_and_what_the_system_noticed_are_counted_apart() -> None:
@@ -105,3 +112,72 @@ def test_people_and_what_the_system_noticed_are_counted_apart() -> None:
     [proposal] = plan(*people, *replays).proposals
 
     assert proposal.reason == "2 people and 2 failed replays in 4 sessions."
+
+
+@pytest.mark.parametrize(
+    ("turned_down", "said", "about"),
+    [
+        (
+            "Always tell customers to water tomatoes in the morning, never at noon.",
+            (
+                "Always say that tomatoes are watered in the morning, never at noon.",
+                "Tomatoes are to be watered in the morning and never at noon.",
+            ),
+            {"question": "When should I water tomatoes?", "answer": "Water tomatoes at noon."},
+        ),
+        (
+            "Never promise same-day repairs. A repair takes three working days.",
+            (
+                "Don't say repairs are ready on the same day, always give customers three working days.",
+                "Repairs need three working days, never promise them for the same day.",
+            ),
+            {"question": "Can you repair my bike today?", "answer": "Yes, we repair it on the same day."},
+        ),
+    ],
+)
+def test_a_rejected_rule_does_not_come_back_in_other_words(
+    turned_down: str, said: tuple[str, ...], about: dict[str, str]
+) -> None:
+    found = plan(
+        *(says(text, person, about) for person, text in enumerate(said, 1)), rules=(rule(turned_down, rejected=True),)
+    )
+
+    assert not found.proposals
+    assert [one.reason for one in found.dismissals] == ["A person rejected a rule that says the same."]
+
+
+def test_another_value_than_the_rejected_one_is_proposed() -> None:
+    said = [says(text, person) for person, text in enumerate(EIGHTY, 1)]
+
+    [proposal] = plan(*said, rules=(rule("The e-bike deposit is 60 euros, not 50.", rejected=True),)).proposals
+
+    assert "80" in proposal.content
+
+
+def test_what_contradicts_the_rule_of_its_pattern_leaves_the_pattern() -> None:
+    live = rule(EIGHTY[0])
+    known = KnownPattern(uuid4(), (says(EIGHTY[0], 1),), live.id)
+    same, hostile = says(EIGHTY[1], 2), says(FREE, 3)
+
+    found = plan(same, hostile, rules=(live,), known=(known,))
+
+    assert {one.signal_ids: one.known_id for one in found.patterns} == {(same.id,): known.id, (hostile.id,): None}
+
+
+def test_a_group_that_nobody_makes_clear_is_dismissed_in_the_end() -> None:
+    said = ("Deposit is wrong again", "the deposit was wrong", "wrong e-bike deposit again")
+    fresh = [says(text, person) for person, text in enumerate(said, 1)]
+    old = [says(text, person, occurred_at=NOW - timedelta(days=20)) for person, text in enumerate(said, 1)]
+
+    assert set(plan(*fresh).pending.values()) == {"None of these says what to do instead."}
+    [dismissal] = plan(*old).dismissals
+    assert (set(dismissal.signal_ids), dismissal.reason) == (
+        {row.id for row in old},
+        "Nobody said what to do instead in 14 days.",
+    )
+
+
+def test_what_is_settled_already_is_not_dismissed() -> None:
+    old = says(EIGHTY[0], 1, occurred_at=NOW - timedelta(days=20), settled=True)
+
+    assert not plan(old).dismissals

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from app.learning.hygiene.contradictions import find_contradiction, read_statement, shared_words
 from app.learning.hygiene.words import NUMBERS
+from app.learning.review.clarity import split_sentences
 from app.learning.review.orders import instructions_of, says_what_to_do, statements_of
 from app.learning.review.types import Signal
 from app.text.embeddings import embed
@@ -123,6 +124,12 @@ class _Side:
     @property
     def ids(self) -> set[UUID]:
         return {signal.id for signal in self.signals}
+
+
+def opposes(signal: Signal, content: str) -> bool:
+    """Whether a row wants the opposite of what a rule says."""
+    said = [read_claim(sentence) for sentence in split_sentences(content)]
+    return _disagree(_orders(signal), said)
 
 
 def find_disputed(signals: Sequence[Signal]) -> tuple[set[UUID], set[UUID]]:

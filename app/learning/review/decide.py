@@ -13,9 +13,9 @@ from app.learning.review.background import Background, read_background
 from app.learning.review.claims import claims_of, find_disputed, shared_values, source_of, values_in
 from app.learning.review.clarity import CLEAR, Terms, read_terms, score_signal, score_text
 from app.learning.review.groups import Group
-from app.learning.review.merge import KnownRules, orders_same
+from app.learning.review.merge import KnownRules, is_paraphrase, orders_same
 from app.learning.review.orders import instructions_of
-from app.learning.review.types import Agent, EntityType, Merge, Pattern, Proposal, Rule, Signal
+from app.learning.review.types import Agent, EntityType, KnownPattern, Merge, Pattern, Proposal, Rule, Signal
 from app.learning.review.wording import write_rule
 
 UNCLEAR = "None of these says what to do instead."
@@ -55,6 +55,7 @@ class Workspace:
     rules: Sequence[Rule]
     signals: Sequence[Signal]
     today: date
+    known: Sequence[KnownPattern] = ()
 
     @cached_property
     def terms(self) -> Terms:
@@ -67,6 +68,12 @@ class Workspace:
     @cached_property
     def known_rules(self) -> KnownRules:
         return KnownRules(self.rules)
+
+    @cached_property
+    def rules_of_known(self) -> dict[UUID, Rule]:
+        """The rules that were proposed for the patterns of earlier reviews."""
+        rules = {rule.id: rule for rule in self.rules}
+        return {one.id: rules[one.rule_id] for one in self.known if one.rule_id in rules}
 
     @cached_property
     def world(self) -> World:
@@ -115,11 +122,16 @@ def decide(group: Group, members: Sequence[Signal], workspace: Workspace, made: 
             members,
             workspace,
             made,
+            workspace.rules_of_known.get(group.pattern.known_id) if group.pattern.known_id else None,
         )
 
 
-def _propose(proposal: Proposal, members: Sequence[Signal], workspace: Workspace, made: Decisions) -> None:
+def _propose(
+    proposal: Proposal, members: Sequence[Signal], workspace: Workspace, made: Decisions, before: Rule | None
+) -> None:
     same = workspace.known_rules.find_same(proposal)
+    if same is None and before and before.rejected and is_paraphrase(proposal.content, before):
+        same = before
     if same is None:
         _add(proposal, members, workspace, made)
     elif same.rejected:

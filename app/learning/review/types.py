@@ -52,7 +52,7 @@ class EntityType:
 class Signal:
     """A row of feedback with the moment that it is about. `author_id` is None for the system's own rows. `follow_up` is
     what the person said next in the same session; a thumb without words often has its reason there. `expected` are the
-    calls of a golden where its replay made others."""
+    calls of a golden where its replay made others. `settled` rows count, and nothing is left to decide about them."""
 
     id: UUID
     kind: str
@@ -75,6 +75,7 @@ class Signal:
     calls: tuple[Call, ...] = ()
     follow_up: str | None = None
     expected: tuple[Call, ...] = ()
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class KnownPattern:
-    """A pattern of earlier reviews, by some of its signals."""
+    """A pattern of earlier reviews, by some of its signals, with the rule that was proposed for it."""
 
     id: UUID
     samples: tuple[Signal, ...]
+    rule_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ SELECT f.id, f.kind, f.source_type, f.rating, f.origin, f.occurred_at, f.signal,
        coalesce(e.entity_type_id, s.entity_type_id, (
            SELECT t.id FROM entity_types AS t
             WHERE t.tenant_id = f.tenant_id AND t.id::text = f.context ->> 'entity_type_id')),
-       f.context ->> 'field_name', f.context ->> 'golden_session_id', f.message_id, f.chat_id, f.turn_id
+       f.context ->> 'field_name', f.status <> 'pending',
+       f.context ->> 'golden_session_id', f.message_id, f.chat_id, f.turn_id
   FROM feedback AS f
   LEFT JOIN entities AS e ON e.tenant_id = f.tenant_id AND e.id = f.entity_id
   LEFT JOIN LATERAL (SELECT o.entity_type_id FROM sessions AS n JOIN entities AS o
@@ -143,7 +144,7 @@ SELECT r.id, r.type, r.content, r.context, r.agent_id, r.entity_type_id, r.state
  ORDER BY r.state IN ('active', 'proposed') DESC, r.updated_at DESC, r.id LIMIT {MAX_RULES}
 """
 KNOWN = f"""
-SELECT id, label FROM feedback_patterns
+SELECT id, label, shared_context_id FROM feedback_patterns
  WHERE tenant_id = %(tenant)s
  ORDER BY last_seen_at DESC, id DESC LIMIT {MAX_KNOWN}
 """
@@ -236,7 +237,8 @@ def load_known(signals: Sequence[Signal], *, actor: Actor) -> list[KnownPattern]
     for pattern_id, feedback_id in sampled:
         if feedback_id in rows:
             samples[pattern_id].append(rows[feedback_id])
-    return [KnownPattern(pattern_id, tuple(some)) for pattern_id, some in samples.items()]
+    rules = {row[0]: row[2] for row in known}
+    return [KnownPattern(pattern_id, tuple(some), rules[pattern_id]) for pattern_id, some in samples.items()]
 
 
 def load_signals(ids: Sequence[UUID], *, actor: Actor) -> list[Signal]:
@@ -261,6 +263,7 @@ def _signal(row: Sequence[Any]) -> Signal:
     names = (
         "id", "kind", "source_type", "rating", "origin", "occurred_at", "signal", "comment", "preferred_answer",
         "error_categories", "admin_flag", "author_id", "session_id", "agent_id", "entity_type_id", "field_name",
+        "settled",
     )  # fmt: skip
     values = dict(zip(names, row, strict=True))
     if values["kind"] == "replay_failure":

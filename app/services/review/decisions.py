@@ -13,7 +13,8 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db, get_own
 from app.errors import Forbidden, Invalid, Refused
-from app.learning.hygiene.checks import Row, compare
+from app.learning.hygiene.checks import Row
+from app.learning.review.merge import find_rejected
 from app.learning.review.types import Dismissal, Merge, Proposal, Rule, Signal
 from app.models import Agent, ChangeDraft, SharedContext
 from app.services import audit
@@ -22,7 +23,6 @@ from app.services.knowledge import hygiene, proposals
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.sessions.events import NewEvent
-from app.text.embeddings import embed, nearness
 
 # A rule with one of these is never proposed; people are asked about the other findings.
 FORBIDDEN_FINDINGS = ("addresses the model", "hidden", "duplicate")
@@ -112,12 +112,10 @@ def _check_scope(proposal: Proposal, signals: Sequence[Signal], actor: Actor) ->
 
 def _check_rejected(row: SharedContext, rejected: Sequence[Rule]) -> None:
     """What a person turned down is not proposed again in other words."""
-    near = nearness(embed([row.content])[0], embed([rule.content for rule in rejected]))
     new = Row(row.content, row.context, row.id, row.agent_id, row.entity_type_id)
-    for rule, by in zip(rejected, near, strict=True):
-        finding = compare(new, Row(rule.content, rule.context, rule.id, rule.agent_id, rule.entity_type_id), by)
-        if finding is not None and finding.check == "duplicate":
-            raise Refused("A person rejected a rule that says the same.")
+    known = [Row(rule.content, rule.context, rule.id, rule.agent_id, rule.entity_type_id) for rule in rejected]
+    if find_rejected(new, known):
+        raise Refused("A person rejected a rule that says the same.")
 
 
 def merge(merged: Merge, batch: Batch, *, actor: Actor) -> Done:
