@@ -112,7 +112,7 @@ def check_template(url: str, allow: str = "") -> Target:
 def check_port(host: str, port: int, allow: str) -> None:
     """Raise Unreachable for a port that is not the web's, unless the operator named it."""
     if port not in PORTS.values() and not is_allowed(host, port, allow):
-        raise Unreachable(f"Agents may reach ports 80 and 443 only; {ASK_OPERATOR.format(format_host(host, port))}")
+        raise Unreachable(f"Only ports 80 and 443 can be reached; {ASK_OPERATOR.format(format_host(host, port))}")
 
 
 def check_ip(address: str, host: str, port: int, allow: str) -> None:
@@ -179,7 +179,7 @@ def _host(host: str) -> str:
             raise Unreachable("Write the number of a host as four numbers from 0 to 255, such as 192.0.2.10.")
         return str(literal)
     if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
-        raise Unreachable(f"{host[:100]!r} is no name of a host; write it without a dot at its end.")
+        raise Unreachable(f"{host[:60]!r} is not a host name. Use letters, digits, hyphens and dots inside.")
     return host
 
 

@@ -47,7 +47,7 @@ def test_from_the_evidence_to_the_prompt_and_back(app: Flask, workspace: Workspa
     expect(card.locator(".u-badge")).to_have_text(re.compile("active"))
     expect(page.locator(".u-tabs")).not_to_contain_text("proposed")
 
-    card.get_by_role("link", name="in the prompt").click()
+    card.get_by_role("link", name="Show in prompt").click()
     expect(page.locator("#prompt-text mark")).to_contain_text("Say for which period a multiple is.")
     visitor.go(f"{URL}?state=active&type=lesson")
     page.locator(f"#knowledge-{row} [data-open]").focus()

@@ -72,7 +72,12 @@ def test_an_approved_proposal_is_in_the_prompt_byte_for_byte(workspace: Workspac
     assert (feedback.status, feedback.outcome["id"]) == ("applied", str(row.id))
     actions = set(db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id.in_([row.id, signal]))))
     assert {"knowledge.active", "feedback.applied"} <= actions
-    assert client.patch(f"{PATH}/{row.id}", {"active": True}).status_code == 200, "it is active already"
+    again = client.patch(f"{PATH}/{row.id}", {"active": True})
+    assert (again.status_code, again.json["current"]) == (409, "active")
+    other = propose(workspace, "Name the source of each figure.")
+    assert client.patch(f"{PATH}/{other.id}", {"active": False}).json["errors"][0]["message"] == "Say why."
+    for status in (200, 409):
+        assert client.patch(f"{PATH}/{other.id}", {"active": False, "reason": "No."}).status_code == status
 
 
 @pytest.mark.usefixtures("admin")

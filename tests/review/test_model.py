@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.db import acting_as, db, transaction
-from app.models import Agent, ChangeDraft
+from app.models import Agent, ChangeDraft, Feedback
 from app.services.agents import edit as agent_edit
 from app.services.agents import versions
 from tests.conftest import soup
@@ -169,3 +169,6 @@ def test_a_model_that_does_not_answer_fails_the_review_in_a_sentence(
     assert (review.status, desk.rules()) == ("failed", [])
     assert "status 500" in (review.error or "")
     assert desk.statuses(*same[0], *same[1]) == ["pending"] * 4
+    with acting_as(desk.admin):
+        [failure] = db.session.query(Feedback).filter_by(kind="session_failure")
+        assert (failure.status, failure.review_notes) == ("dismissed", "Shown under Settings → Review.")

@@ -209,6 +209,13 @@ def test_a_review_is_asked_for_and_followed_over_the_api(desk: Desk, api: Any, m
     assert started.status_code == 202
     path = f"/api/admin/review/runs/{started.get_json()['id']}"
     assert admin.post("/api/admin/review/runs", {}).status_code == 409, "one at a time"
+    assert admin.post("/api/admin/review/runs", {"dry_run": True}).status_code == 409
+    for url, body in (
+        ("/api/admin/webhooks?limit=abc", None),
+        ("/api/admin/settings", {"review_cron": "0 0 30 2 *"}),
+    ):
+        refused = admin.patch(url, body) if body else admin.get(url)
+        assert refused.status_code == 400
     assert admin.get(path).get_json()["status"] == "pending"
     desk.run_sessions()
     done = admin.get(path).get_json()

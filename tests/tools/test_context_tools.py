@@ -135,6 +135,11 @@ def test_a_row_is_taken_out_of_use_by_a_person(bench: Bench) -> None:
     assert (outcome.output["state"], outcome.output["kind"]) == ("proposed", "retire")
     assert outcome.events[0].payload["action"] == "retirement_proposed"
     assert row_of(bench, str(old)).state == "active"
+    again = bench.ok("deactivateSharedContext", {"id": str(old), "reason": "It no longer is."})["id"]
+    other = {"id": str(old), "reason": "Old."}
+    assert bench.run("deactivateSharedContext", other, actor=bench.actor("owner")).output["id"] == again
+    assert (row_of(bench, str(made)).state, row_of(bench, again).state) == ("deleted", "proposed")
+    made = UUID(again)
 
     bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
     assert (row_of(bench, str(old)).state, row_of(bench, str(made)).state) == ("inactive", "superseded")

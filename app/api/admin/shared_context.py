@@ -206,9 +206,12 @@ def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeItem:
     sent = body.model_dump(include=body.model_fields_set)
     changes = {name: sent[name] for name in knowledge_rows.EDITABLE if name in sent}
     _check_change(sent, changes)
-    if body.active is not None and proposals.get_model(row_id, actor=g.actor).state == "proposed":
+    row = proposals.get_model(row_id, actor=g.actor) if body.active is not None else None
+    if row is not None and row.state == "proposed":
         _decide(row_id, body, changes)
     else:
+        if row is not None and not changes:
+            decisions.check_undecided(row, bool(body.active))
         _change(row_id, body, changes)
     return KnowledgeItem.model_validate(_read_checked(row_id))
 
@@ -221,6 +224,8 @@ def _decide(row_id: UUID, body: KnowledgeChange, changes: dict[str, Any]) -> Non
         )  # fmt: skip
     elif changes:
         raise Invalid("Send new words or active false, not both; what is rejected is not edited.")
+    elif not (body.reason or "").strip():
+        raise Invalid.of({"reason": "Say why."})
     else:
         decisions.reject_proposal(row_id, actor=g.actor, version=body.version, reason=body.reason)
 

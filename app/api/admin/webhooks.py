@@ -7,7 +7,7 @@ from flask import current_app, g
 from pydantic import Field
 
 from app.api.admin import admin_route
-from app.api.kit.fields import Answer, Body, Moment
+from app.api.kit.fields import Answer, Body, Moment, Query
 from app.services.webhooks import store as webhook_store
 
 Event = Literal["feedback.submitted", "proposal.created", "knowledge.activated", "eval.regressed"]
@@ -53,7 +53,7 @@ class WebhookList(Answer):
 
 
 @admin_route("GET", "/api/admin/webhooks")
-def list_webhooks() -> WebhookList:
+def list_webhooks(query: Query) -> WebhookList:
     """List webhooks. With the state of their newest delivery."""
     return WebhookList(items=[WebhookAnswer.model_validate(one) for one in webhook_store.list_webhooks(actor=g.actor)])
 

@@ -45,6 +45,13 @@ def reject_proposal(
     return knowledge_rows.set_state(row_id, "inactive", actor=actor, reason=reason, version=version)
 
 
+def check_undecided(row: SharedContext, active: bool) -> None:
+    """Refuse to decide about a proposal once more what was decided already."""
+    if "proposed" in row.meta and row.state == ("active" if active else "inactive"):
+        done = "approved" if active else "rejected or taken out of use"
+        raise Refused(f"This was {done} already: it is {row.state}.", current=row.state)
+
+
 def _read_version(row_id: UUID, version: int | None, actor: Actor) -> int:
     """The version to decide about: the one that was read, else the one of now. It is read before the row is locked, so
     that of two who decide at once the second is refused."""

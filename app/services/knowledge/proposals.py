@@ -90,7 +90,8 @@ def propose_edit(
 def propose_retirement(
     row_id: UUID, reason: str, *, actor: Actor, session_id: UUID | None = None, at: datetime | None = None
 ) -> SharedContext:
-    """Propose to take an active row out of use. On a proposal of one's own, withdraw it."""
+    """Propose to take an active row out of use, unless that is proposed already. On a proposal of one's own, withdraw
+    it."""
     actor.check_admin("Only an admin's tools propose changes to knowledge.")
     row = get_model(row_id, actor=actor)
     if row.state == "proposed":
@@ -104,6 +105,9 @@ def propose_retirement(
     if db.session.scalar(select(SharedContext.id).where(was_rejected(actor), kept).limit(1)):
         raise Refused("A person decided to keep this row as it is.", current=row.state)
     _withdraw_earlier(row, actor)
+    waits = SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed"
+    if asked := db.session.scalar(select(SharedContext).where(*waits, kept).limit(1)):
+        return asked
     about = {"id": str(row.id), "version": row.version, "reason": reason}
     return _write(NewRow(**same, created_at=at), {"retires": about}, vector, actor, session_id)
 

@@ -243,7 +243,8 @@ def _approve_retirement(row: SharedContext, actor: Actor, reason: str | None, at
     """Take the row out of use that a proposal is about, if it is still what it was then. The proposal has no use of its
     own afterwards."""
     if row.state != "proposed":
-        raise Refused("This proposal was rejected; undo that or deactivate the row itself.", current=row.state)
+        done = "approved already" if row.state == "superseded" else "rejected; undo that or deactivate the row itself"
+        raise Refused(f"This proposal was {done}.", current=row.state)
     target = row.meta["retires"]
     old = _lock_row(UUID(target["id"]), actor)
     if old.version != target["version"]:

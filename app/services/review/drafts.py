@@ -31,6 +31,7 @@ from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters
 from app.services.privacy import name_of
 from app.services.webhooks.queue import queue_event
+from app.text.hidden_characters import strip_hidden
 
 MAX_PER_HOUR = 20
 MAX_SETS = 10
@@ -215,7 +216,7 @@ def approve_draft(draft_id: UUID, *, actor: Actor, note: str | None = None) -> C
     else:
         kind = entity_store.change_type(draft.entity_type_id, draft.before, draft.after, actor=actor)
         outcome = {"kind": "entity_type", "id": str(kind.id), "text": _change_of_type(draft, kind)}
-    _settle(draft, "approved", actor, note)
+    _settle(draft, "approved", actor, _clean_note(note))
     _close_feedback(draft, "applied", actor=actor, outcome=outcome)
     return draft
 
@@ -246,6 +247,7 @@ def _version_note(draft: ChangeDraft) -> str:
 def reject_draft(draft_id: UUID, *, actor: Actor, note: str | None = None) -> ChangeDraft:
     """Turn a draft down. Nothing changes."""
     draft = _lock_decidable(draft_id, actor)
+    note = _clean_note(note)
     _settle(draft, "rejected", actor, note)
     _close_feedback(draft, "dismissed", actor=actor, notes=f"{REJECTED_NOTE}{f': {note}' if note else '.'}")
     return draft
@@ -281,6 +283,10 @@ def _check_person(actor: Actor) -> None:
         raise Forbidden("Only an admin decides about drafts.")
 
 
+def _clean_note(note: str | None) -> str | None:
+    return strip_hidden(note).strip() or None if note else None
+
+
 def _lock_decidable(draft_id: UUID, actor: Actor) -> ChangeDraft:
     _check_person(actor)
     return _lock_open(draft_id, actor)
@@ -294,7 +300,7 @@ def _lock_open(draft_id: UUID, actor: Actor) -> ChangeDraft:
 
 
 def _settle(draft: ChangeDraft, status: str, actor: Actor, note: str | None) -> None:
-    draft.status, draft.decided_at, draft.decision_note = status, datetime.now(UTC), (note or "").strip() or None
+    draft.status, draft.decided_at, draft.decision_note = status, datetime.now(UTC), note
     draft.decided_by = None if actor.agent_id else actor.id
     db.session.flush()
     audit.record(actor, f"draft.{status}", "change_draft", draft.id, note=draft.decision_note, **_target_of(draft))

@@ -13,6 +13,7 @@ from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.models import Agent, Feedback, FeedbackPattern, FeedbackPatternRow, SharedContext, User
 from app.models.knowledge import KNOWLEDGE_STATES
+from app.services.knowledge.proposals import was_rejected
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters
 from app.services.privacy import name_of
@@ -98,6 +99,7 @@ class PatternRow:
     shared_context_id: UUID | None = None
     proposal_state: str | None = None
     rule: str | None = None
+    rejected: bool = False
     people: int = 0
     sessions: int = 0
     open: int = 0
@@ -121,7 +123,7 @@ def list_patterns(filters: PatternFilters, page: Page, *, actor: Actor) -> Slice
     pattern = FeedbackPattern
     where = [pattern.tenant_id == actor.tenant_id, *filters.conditions()]
     at, id_ = pattern.last_seen_at, pattern.id
-    found = read_page(_select_patterns(), page, at=at, id=id_, where=where, oldest_first=filters.oldest_first)
+    found = read_page(_select_patterns(actor), page, at=at, id=id_, where=where, oldest_first=filters.oldest_first)
     described = describe_patterns(found.items, actor=actor)
     return found.map(lambda row: described[row[0].id])
 
@@ -130,31 +132,34 @@ def get_pattern(pattern_id: UUID, *, actor: Actor) -> PatternRow | None:
     """One pattern with its figures, or None where there is none. Three queries."""
     actor.check_admin("Only an admin sees patterns of feedback.")
     mine = FeedbackPattern.tenant_id == actor.tenant_id, FeedbackPattern.id == pattern_id
-    rows = db.session.execute(_select_patterns().where(*mine)).all()
+    rows = db.session.execute(_select_patterns(actor).where(*mine)).all()
     return describe_patterns(rows, actor=actor).get(pattern_id)
 
 
-def _select_patterns() -> Any:
+def _select_patterns(actor: Actor) -> Any:
     pattern = FeedbackPattern
     rule = (SharedContext.tenant_id == pattern.tenant_id) & (SharedContext.id == pattern.shared_context_id)
-    return select(pattern, SharedContext).outerjoin(SharedContext, rule)
+    return select(pattern, SharedContext, was_rejected(actor)).outerjoin(SharedContext, rule)
 
 
 def describe_patterns(rows: Sequence[Any], *, actor: Actor) -> dict[UUID, PatternRow]:
-    """Patterns by their ids, from rows of a pattern and its rule. Two queries."""
-    ids = [pattern.id for pattern, _ in rows]
+    """Patterns by their ids, from rows of a pattern, its rule and whether that was
+    rejected. Two queries."""
+    ids = [pattern.id for pattern, *_ in rows]
     if not ids:
         return {}
     asked = {"tenant": actor.tenant_id, "ids": ids, "most": MAX_DESCRIBED}
     figures = {row.id: row for row in db.session.execute(FIGURES, {**asked, "weeks": WEEKS})}
     returned = {row.id: row for row in db.session.execute(RETURNED, asked)}
     return {
-        pattern.id: _describe(pattern, rule, figures.get(pattern.id), returned.get(pattern.id))
-        for pattern, rule in rows
+        pattern.id: _describe(pattern, rule, bool(rejected), figures.get(pattern.id), returned.get(pattern.id))
+        for pattern, rule, rejected in rows
     }
 
 
-def _describe(pattern: FeedbackPattern, rule: SharedContext | None, figures: Any, returned: Any) -> PatternRow:
+def _describe(
+    pattern: FeedbackPattern, rule: SharedContext | None, rejected: bool, figures: Any, returned: Any
+) -> PatternRow:
     known: dict[str, Any] = {name: getattr(pattern, name) for name in ("id", "label", "agent_id", "entity_type_id")}
     seen: dict[str, Any] = {
         "count": pattern.signal_count,
@@ -163,7 +168,7 @@ def _describe(pattern: FeedbackPattern, rule: SharedContext | None, figures: Any
     }
     more: dict[str, Any] = {}
     if rule is not None:
-        more |= {"shared_context_id": rule.id, "proposal_state": rule.state, "rule": rule.content}
+        more |= {"shared_context_id": rule.id, "proposal_state": rule.state, "rule": rule.content, "rejected": rejected}
     if figures is not None:
         more |= {name: getattr(figures, name) for name in ("people", "sessions", "open", "pending", "waits", "agents")}
         more |= {"severe": bool(figures.severe), "weeks": _count_weeks(figures.weeks_ago)}

@@ -66,10 +66,10 @@ OWN_COLUMNS = [getattr(ReviewRun, one.name) for one in fields(Review) if one.nam
 
 
 def start_review(*, actor: Actor, trigger: str = "manual", dry_run: bool = False, task_id: UUID | None = None) -> UUID:
-    """Ask for a review, which the executor carries out as the product; its session. One is under way at a time, besides
-    dry runs."""
+    """Ask for a review, which the executor carries out as the product; its session. None is started while one is
+    under way that is no dry run."""
     actor.check_admin("Only an admin starts a review.")
-    if not dry_run and _is_busy(actor):
+    if _is_busy(actor):
         raise Refused(BUSY)
     system = system_actor(actor.tenant_id)
     marks = {"task_id": str(task_id)} if task_id else {}
@@ -179,7 +179,7 @@ def note_step(session_id: UUID, *, actor: Actor, decisions: Sequence[dict[str, A
         if isinstance(more, int):
             setattr(run, name, now + more)
         else:
-            joined = [*now, *(one for one in more if one not in now)]
+            joined = [*now, *(one for one in more if name == "refused" or one not in now)]
             setattr(run, name, joined[:MAX_REFUSALS] if name == "refused" else joined)
     if decisions:
         run.decisions = [*run.decisions, *decisions][:MAX_DECISIONS]

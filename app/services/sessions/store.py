@@ -20,6 +20,7 @@ from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import audit
 from app.services.agents import versions
+from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
 from app.services.sessions import events as session_events
@@ -30,6 +31,7 @@ from app.text.masking import Masking
 
 OPEN_STATUSES = ("pending", "running")
 FINAL = ("completed", "failed", "cancelled")
+SHOWN_ELSEWHERE = "Shown under Settings → Review."
 UNKNOWN_REASON = "The session failed without saying why."
 TOO_EARLY = "Send a time that is not before `started_at`."
 # What only the product itself writes into metadata: promoting, replaying, schedules, retries and asking again. Names
@@ -327,7 +329,8 @@ def after_end(session: AgentSession, actor: Actor) -> None:
 
 
 def report_failure(session: AgentSession, actor: Actor) -> None:
-    """A failed session speaks for itself, once. A failed replay is judged with its eval run instead."""
+    """A failed session speaks for itself, once. A failed replay is judged with its eval run instead. Nothing is to be
+    decided about a review that failed, so its row is closed."""
     if session.eval_source is not None:
         return
     reason = session.error or UNKNOWN_REASON
@@ -342,7 +345,14 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
         occurred_at=session.finished_at,
         created_at=session.finished_at,
     )
-    record_feedback(failure, actor=actor)
+    reported = record_feedback(failure, actor=actor)
+    if actor.is_admin and _is_of_system_agent(session):
+        feedback_review.settle_pending([reported.row.id], "dismissed", actor=actor, notes=SHOWN_ELSEWHERE)
+
+
+def _is_of_system_agent(session: AgentSession) -> bool:
+    mine = Agent.tenant_id == session.tenant_id, Agent.id == session.agent_id
+    return bool(db.session.scalar(select(Agent.is_system).where(*mine)))
 
 
 def get_session(session_id: UUID, *, actor: Actor) -> Row[Any]:
