@@ -33,7 +33,7 @@ class Share(click.FloatRange):
         except ValueError:
             share = math.nan
         if not 0 <= share <= 1:
-            self.fail(f"{value} is no number from 0 to 1.", param, ctx)
+            self.fail(f"{value} is not a number from 0 to 1.", param, ctx)
         return share
 
 

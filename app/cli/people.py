@@ -92,9 +92,14 @@ def signin_link(email: str, as_json: bool) -> None:
     """Print a link that signs someone in once, within 15 minutes."""
     from app.services.workspaces import credentials
 
-    with opened_transaction() as run:
-        token = credentials.make_link(run, email)
-    url = f"{find_address(Settings.from_env())}/sign-in/link/{token}"
+    settings = Settings.from_env()
+    try:
+        with opened_transaction() as run:
+            token = credentials.make_link(run, email)
+    except NotFound as unknown:
+        where = f"the database in {settings.data_dir}" if settings.embedded else "the database of UPSHOT_DATABASE_URL"
+        raise NotFound(f"{unknown.detail.rstrip('.')} of {where}.") from None
+    url = f"{find_address(settings)}/sign-in/link/{token}"
     emit({"url": url, "email": email, "expires_in": int(credentials.LINK_LIFETIME.total_seconds())}, url, as_json)
 
 

@@ -22,6 +22,9 @@ MAX_REASON = 2_000
 CRITICAL, MINOR = "critical", "minor"
 FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
+# What some models write as a score, and JSON does not have.
+NOT_A_NUMBER = re.compile(r'_score"\s*:\s*-?(?:NaN|Infinity)\b')
+
 
 class Unreadable(Exception):
     """The judge's answer is no answer. The message is one sentence that repeats nothing of it."""
@@ -91,6 +94,8 @@ def read_answer(text: str, questions: list[Question]) -> dict[str, dict[str, Any
     try:
         answer = strict_json.parse((fenced[1] if fenced else text).encode(errors="replace"), "answer")
     except Invalid:
+        if NOT_A_NUMBER.search(text):
+            raise Unreadable("The judge gave a score that is not a number.") from None
         raise Unreadable("The judge did not answer in JSON.") from None
     wanted = answer_schema(questions)["required"]
     if not isinstance(answer, dict) or set(answer) != set(wanted):

@@ -125,7 +125,8 @@ def parse_dimensions(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         errors = name_errors(name) or _parse(name, rule, found)
         wrong |= {f"dimensions.{name[:60]}{path}": sentence for path, sentence in errors.items()}
     if wrong:
-        raise Invalid.of(wrong)
+        place, first = next(iter(wrong.items()))
+        raise Invalid(f"{place.rstrip(' .')}: {first}", wrong)
     stored = {name: _stored(rule, place) for place, (name, rule) in enumerate(_in_order(found).items())}
     if len(json.dumps(stored).encode()) > MAX_BYTES:
         raise Invalid.of({"dimensions": f"Keep all dimensions together under {MAX_BYTES // 1024} KiB."})

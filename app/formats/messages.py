@@ -25,7 +25,7 @@ def sentence(found: Any) -> str:
         return str(about.get("error", INVALID))
     if kind == "string_pattern_mismatch" and about["pattern"] == r"\S":
         return "Send text with more in it than spaces."
-    return _SENTENCES.get(kind, INVALID).format_map(about)
+    return _SENTENCES.get(kind, INVALID).format_map(about).replace("at least 1 characters", "at least 1 character")
 
 
 def invalid_values(name: str, wrong: ValidationError) -> Invalid:

@@ -4,6 +4,7 @@
   const source = document.currentScript.dataset.plotly;
   const CONFIG = { displaylogo: false, displayModeBar: false, plotlyServerURL: "", modeBarButtonsToRemove: ["sendChartToCloud"] };
   const NARROW = 560;
+  const DAY_WIDTH = 48;
   let loading = null;
 
   const plotly = () => {
@@ -34,11 +35,23 @@
     return figure;
   };
 
+  /* The days below a trend, as many as there is room for. */
+  const spaced = ({ xaxis, margin }, width) => {
+    if (!xaxis?.tickvals) return xaxis;
+    const [first, last] = xaxis.range;
+    const pixels = (width - margin.l - margin.r) / (last - first);
+    const kept = [];
+    xaxis.tickvals.forEach((value, at) => {
+      if (!kept.length || (value - xaxis.tickvals[kept.at(-1)]) * pixels >= DAY_WIDTH) kept.push(at);
+    });
+    return { ...xaxis, tickvals: kept.map((at) => xaxis.tickvals[at]), ticktext: kept.map((at) => xaxis.ticktext[at]) };
+  };
+
   /* A matrix is as wide as its columns need and scrolls in its own box; on a phone labels are short. */
   const fitted = (layout, host) => {
     const narrow = host.clientWidth < NARROW;
     const { column } = layout.meta;
-    if (!column) return { ...layout, width: host.clientWidth };
+    if (!column) return { ...layout, xaxis: spaced(layout, host.clientWidth), width: host.clientWidth };
     const left = narrow ? 124 : layout.margin.l;
     const labels = narrow ? layout.yaxis.ticktext.map((text) => (text.length > 16 ? `${text.slice(0, 15)}…` : text)) : layout.yaxis.ticktext;
     const columns = Math.round(layout.xaxis.range[1] + 0.5);

@@ -140,7 +140,7 @@ def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
         ({"tool_groups": ["all"]}, "tool_groups", "entities-read"),
         ({"limits": {"seconds": 0}}, "limits.seconds", "Send at least 1"),
         ({"limits": {"seconds": "soon"}}, "limits.seconds", "whole number"),
-        ({"skills": [{"name": "", "text": "x"}]}, "skills.0.name", "Send at least 1 characters"),
+        ({"skills": [{"name": "", "text": "x"}]}, "skills.0.name", "Send at least 1 character."),
         ({"skills": [{"name": "a", "text": "x"}, {"name": "a", "text": "y"}]}, "skills.1.name", "two called a"),
         ({"skills": [{"name": "a\nb", "text": "x"}]}, "skills.0.name", "one line"),
         ({"skills": [{"name": "a\u200b", "text": "x"}]}, "skills.0.name", "U+200B"),

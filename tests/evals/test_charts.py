@@ -78,7 +78,6 @@ def test_the_matrix_has_the_latest_verdict_of_each_version(bench: Bench, admin: 
     assert [one["cells"] for one in pages] == [found["cells"][:1], found["cells"][1:]]
     assert [one["next_after"] for one in pages] == [str(won), None]
     assert found["next_after"] is None
-    assert read(admin, f"matrix?set=default&after={uuid4()}")["goldens"] == []
 
     by_row = read(admin, f"matrix?set=default&row={row}")
     columns = [(one["version"], one["context"], one["knowledge"]) for one in by_row["versions"]]
@@ -256,6 +255,13 @@ def test_the_trend_marks_what_changed_between_runs(
     other = read(admin, "trend?set=default&agent=other")
     assert other["points"] == []
     assert [one["title"] for one in other["markers"]] == ["Look at Halden first."], "only what every agent gets"
+    for part in ("agent=nobody", "dimension=nothing"):
+        assert admin.get(f"{CHARTS}/trend?set=default&{part}").status_code == 404
+        page = soup(client.get(f"{PAGES}/trend?set=default&{part}"))
+        assert words(page.select_one("#trend .u-note")).endswith("All of the set is shown.")
+        assert len(page.select(".u-trend tbody tr")) == 3
+    for wrong in ("row", "after"):
+        assert admin.get(f"{CHARTS}/matrix?set=default&{wrong}={uuid4()}").status_code == 404
     for wrong, status in (("set=nothing", 404), ("set=default&agent=a&dimension=b", 400)):
         assert admin.get(f"{CHARTS}/trend?{wrong}").status_code == status
         assert client.get(f"{PAGES}/trend?{wrong}").status_code == status

@@ -52,6 +52,11 @@ def test_an_answer_is_nothing_but_the_object(text: str) -> None:
         read_answer(text, QUESTIONS)
 
 
+def test_a_score_that_json_cannot_hold_is_named() -> None:
+    with pytest.raises(Unreadable, match="a score that is not a number"):
+        read_answer(json.dumps(GOOD | {"ebitda_score": float("nan")}), QUESTIONS)
+
+
 def test_names_that_look_alike_get_keys_of_their_own() -> None:
     keys = [one.key for one in ask_about(read_dimensions({"A b": RATING, "a-b": RATING, "質": RATING, "量": RATING}))]
     assert len(set(keys)) == 4

@@ -80,4 +80,4 @@ def invalid(error: ValidationError, what: str) -> Invalid:
     """The product's own words for what pydantic found. Neither the value nor anything of it is repeated."""
     fields = field_errors(error)
     name, message = next(iter(fields.items()))
-    return Invalid(f"{what} `{name}`: {message}" if name else f"{what}: {message}", fields)
+    return Invalid(f"{what} `{name}`: {message}" if name else message, fields)

@@ -162,7 +162,8 @@ def _names_dimension(golden: Sequence[_NamedCall], replay: Sequence[_NamedCall])
     found = []
     for name in dict.fromkeys([*before, *after]):
         if before[name] != after[name]:
-            text = f"{name} was called {_times(after[name])} instead of {_times(before[name])}"
+            now = f"called {_times(after[name])}" if after[name] else "never called"
+            text = f"{name} was {now} ({_times(before[name])} before)"
             found.append(Divergence(CALLS, name, before[name], after[name], text))
     return standard_dimension(CALLS, score, "called the same tools" if total else NO_CALLS, found)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import g, redirect, request, url_for
@@ -31,21 +31,31 @@ MAX_CHANGES = 12
 @bp.get("/trend")
 @access("admin")
 def show_trend() -> Any:
-    """The accuracy of a set over its newest runs, of all of it or one part; as a card, only the chart. Four queries at
+    """The accuracy of a set over its newest runs, of all of it or one part; as a card, only the chart. Five queries at
     most."""
     if not request.args.get("set"):
         return redirect(url_for("evals.index"), 303)
-    found = _asked_trend()
     given = {name: value for name in ("set", "agent", "dimension", "trials") if (value := request.args.get(name))}
-    shown = load_page(found, given)
+    found, unknown = _asked_trend_or_all(given)
+    shown = load_page(found, given) | {"unknown": unknown}
     if request.args.get("part") == "card":
         return page("evals/trend.html", "evals/_trend_card.html", **shown)
     sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
     return page("evals/trend.html", "evals/_trend.html", sets=sets, **shown)
 
 
-def _asked_trend() -> Trend:
-    given = request.args
+def _asked_trend_or_all(given: dict[str, str]) -> tuple[Trend, str]:
+    """The trend that was asked for; of all, and why, where there is no such part. `given` has then what is shown."""
+    try:
+        return _asked_trend(given), ""
+    except NotFound as unknown:
+        parts = [given.pop(name, None) for name in ("agent", "dimension")]
+        if not any(parts):
+            raise
+        return _asked_trend(given), unknown.detail
+
+
+def _asked_trend(given: Mapping[str, str]) -> Trend:
     if given.get("agent") and given.get("dimension"):
         raise Invalid.of({"dimension": "Choose an agent or a dimension; not both."})
     return load_trend(
@@ -102,7 +112,7 @@ def describe_markers(markers: Sequence[Marker]) -> str:
 @access("admin")
 def show_changes() -> Any:
     """What changed before the run `before`, or since the last one: who, when, and the difference."""
-    found = _asked_trend()
+    found = _asked_trend(request.args)
     before = request.args.get("before")
     places = {point.run_id: place for place, point in enumerate(found.points)}
     place = places.get(parse_id(before)) if before else len(found.points)  # type: ignore[arg-type]

@@ -64,6 +64,8 @@ SELECT g.id::text, n.key, n.verdict, n.accuracy, n.replay, n.rejected, n.trials_
   FROM sessions AS g CROSS JOIN LATERAL ({newest}) AS n
  WHERE g.tenant_id = %(tenant)s AND g.id = ANY (%(goldens)s::uuid[]) AND n.key = ANY (%(keys)s::text[])
 """
+GOLDEN_EXISTS = "SELECT EXISTS (SELECT FROM sessions WHERE tenant_id = %(tenant)s AND id = %(after)s)"
+ROW_EXISTS = "SELECT EXISTS (SELECT FROM shared_context WHERE tenant_id = %(tenant)s AND id = %(row)s::uuid)"
 # A capital says that someone complained about the golden's own recording, a dash that it was never replayed.
 VERDICTS = {"f": FAIL, "l": FLAKY, "p": PASS, "e": ERRORED, "u": UNKNOWN}
 NEVER = "-"
@@ -184,7 +186,7 @@ def load_matrix(
     after: UUID | None = None,
 ) -> Matrix:
     """Read what each golden of a set was found to be, in all columns or in those that were replayed last. All goldens,
-    or so many `after` one. Two queries."""
+    or so many `after` one. Two queries, and one to refuse an unknown row or golden."""
     asked = _parameters(filters, actor) | {"set": set_name, "most": most_rows, "after": after}
     every = [Column(*row) for row in run(LOAD_COLUMNS.format(**filters.sql), asked)]
     columns = sorted(every[skip : skip + limit] if limit else every, key=lambda column: column.order)
@@ -193,6 +195,10 @@ def load_matrix(
     rows = run(statement, asked | {"keys": [column.key for column in columns]})
     if not rows and after is None:
         raise NotFound(f"There is no golden set {set_name[:60]}.")
+    if not rows and not run(GOLDEN_EXISTS, asked)[0][0]:
+        raise NotFound("after: There is no such golden in this workspace.")
+    if filters.row and str(filters.row) not in tried_rows(every) and not run(ROW_EXISTS, asked)[0][0]:
+        raise NotFound("row: There is no such knowledge row in this workspace.")
     goldens = [
         GoldenRow(golden_id, title, letters or "", [ord(one) - ord("@") for one in trials or ""])
         for golden_id, title, letters, trials in rows

@@ -76,6 +76,7 @@ SELECT * FROM (
  ORDER BY at DESC, kind, id LIMIT %(limit)s
 """
 LOAD_SLUGS = "SELECT slug FROM agents WHERE tenant_id = %(tenant)s AND id = ANY (%(ids)s::uuid[]) ORDER BY slug"
+AGENT_EXISTS = "SELECT EXISTS (SELECT FROM agents WHERE tenant_id = %(tenant)s AND slug = %(part)s)"
 SET_EXISTS = "SELECT EXISTS (SELECT FROM sessions WHERE tenant_id = %(tenant)s AND golden_set = %(set)s)"
 
 
@@ -156,7 +157,7 @@ def load_trend(
     trials: bool = True,
     limit: int = MAX_POINTS,
 ) -> Trend:
-    """The newest completed runs of a set, narrowed to one agent or one dimension. Three queries at most."""
+    """The newest completed runs of a set, narrowed to one agent or one dimension. Four queries at most."""
     part = "agent" if agent else "dimension" if dimension else "set"
     asked = {"tenant": actor.tenant_id, "set": set_name, "part": agent or dimension, "limit": limit}
     statement = LOAD_POINTS.format(figures=_FIGURES[part], trials="" if trials else "AND NOT options ? 'trial'")
@@ -164,12 +165,17 @@ def load_trend(
     if not rows and not run(SET_EXISTS, asked)[0][0]:
         raise NotFound(f"There is no golden set {set_name[:60]}.")
     agent_ids = sorted({one for row in rows for one in row[13]})
+    dimensions = sorted({one for row in rows for one in row[14]})
+    if agent and not run(AGENT_EXISTS, asked)[0][0]:
+        raise NotFound(f"There is no agent “{agent[:60]}” in this workspace.")
+    if dimension and dimension not in dimensions:
+        raise NotFound(f"No run of this set has a dimension “{dimension[:60]}”.")
     return Trend(
         set_name,
         points=[point for row in rows if (point := Point(*row[:13])).judged is not None],
         markers=_load_markers(set_name, rows[0][1], agent_ids, actor, agent) if rows else [],
         agents=_slugs_of(agent_ids, actor) if len(agent_ids) > 1 else [],
-        dimensions=sorted({one for row in rows for one in row[14]}),
+        dimensions=dimensions,
     )
 
 
