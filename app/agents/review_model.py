@@ -32,6 +32,7 @@ from app.tools.base import Arguments, answer, build_schema
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+LABEL_LENGTH = 200
 MAX_GROUPS = 40
 MAX_TROUBLES = 2
 MAX_SIGNALS = 12
@@ -207,6 +208,7 @@ class ModelReview:
     make_turn: Callable[..., Turn]
     asked: int = 0
     troubles: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
 
     async def judge(self, proposal: Proposal, batch: Batch, world: World, saved: dict[UUID, UUID]) -> None:
         """Ask about one group. Without a usable decision its feedback stays pending."""
@@ -216,10 +218,11 @@ class ModelReview:
         self.asked += 1
         rules = await self.reviewer.threads.call(lambda: near_rules(proposal, world.rules))
         group = Group(self.reviewer, batch, rules, saved)
+        self.about = _name_group(proposal, batch, saved)
         why = await self._ask(group, describe_group(proposal, batch, rules, world))
         if not group.answered:
             self.reviewer.complete = self.reviewer.complete and why == NO_DECISION
-            await self.reviewer.refuse({"what": "decide", "signals": len(batch.signals)}, why or NO_DECISION)
+            await self.reviewer.refuse({"what": "decide", **self.about}, why or NO_DECISION)
 
     async def _ask(self, group: Group, text: str) -> str | None:
         """Let the model work on a group, and say what kept it from deciding."""
@@ -260,10 +263,20 @@ class ModelReview:
         await self.record(events)
         for event in events:
             if event.event_type == "tool.result" and event.payload["is_error"]:
-                await self.reviewer.refuse({"what": event.payload["name"]}, str(event.payload["output"])[:500])
+                await self.reviewer.refuse(
+                    {"what": event.payload["name"], **self.about}, str(event.payload["output"])[:500]
+                )
 
 
 NO_DECISION = "The model answered without a decision."
+
+
+def _name_group(proposal: Proposal, batch: Batch, saved: dict[UUID, UUID]) -> dict[str, Any]:
+    """What tells a person which group a refusal is about."""
+    first = proposal.signal_ids[0]
+    pattern = {"pattern_id": str(saved[first])} if first in saved else {}
+    label = batch.signals[first].comment or proposal.content
+    return {"signals": len(batch.signals), "label": " ".join(label.split())[:LABEL_LENGTH], **pattern}
 
 
 def near_rules(proposal: Proposal, rules: Sequence[Rule]) -> list[Rule]:

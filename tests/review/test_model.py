@@ -113,6 +113,7 @@ def test_a_model_that_misbehaves_gets_nothing_done(
     listed = page.select("#refused li")
     assert len(listed) == len(script)
     assert "not in this batch" in listed[0].text
+    assert "/agent-review/patterns/" in listed[0].a["href"]
 
 
 def test_a_model_cannot_write_a_hundred_rules(desk: Desk, with_model: Callable[[LoopbackModel], None]) -> None:
@@ -156,6 +157,7 @@ def test_prose_and_silence_leave_feedback_pending(desk: Desk, with_model: Callab
         review = desk.review()
     assert (review.status, desk.rules(), desk.statuses(*same)) == ("completed", [], ["pending", "pending"])
     assert [one["why"] for one in review.refused] == ["The model answered without a decision."]
+    assert review.refused[0]["label"]
     assert review.left_pending == 2
 
 
