@@ -181,3 +181,15 @@ def test_what_is_settled_already_is_not_dismissed() -> None:
     old = says(EIGHTY[0], 1, occurred_at=NOW - timedelta(days=20), settled=True)
 
     assert not plan(old).dismissals
+
+
+def test_the_occasion_is_a_phrase_and_no_list() -> None:
+    asked = ("Which contact, company and city for the season ticket?", "Season ticket: contact, city, company?")
+    rows = [
+        says(text, person, DEPOSIT | {"question": question})
+        for person, (text, question) in enumerate(zip(EIGHTY, asked, strict=True), 1)
+    ]
+
+    [proposal] = plan(*rows).proposals
+
+    assert "," not in (proposal.context or "")

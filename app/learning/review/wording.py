@@ -8,11 +8,11 @@ from calendar import day_name, month_name
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from operator import mul
 
 from app.learning.hygiene.checks import EMPTY_STEMS
-from app.learning.hygiene.contradictions import shared_words
+from app.learning.hygiene.contradictions import LIGHT, shared_words
 from app.learning.hygiene.words import content_stems, stem
 from app.learning.review.affinity import UNSEEN
 from app.learning.review.background import Background
@@ -139,7 +139,9 @@ def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, mos
     lift = {
         mark: number * math.log(population / max(1, usual.get(mark, 0)))
         for mark, number in count.items()
-        if number >= needed and usual.get(mark, 0) * len(texts) <= number * population / 2
+        if number >= needed
+        and mark not in EMPTY_STEMS | LIGHT
+        and usual.get(mark, 0) * len(texts) <= number * population / 2
     }
     form: dict[str, str] = {}
     for word in (word for words in inside for word in words):
@@ -148,15 +150,28 @@ def _common_words(texts: Sequence[str], usual: Mapping[str, int], size: int, mos
 
 
 def _join_words(found: Sequence[str], texts: Sequence[str]) -> str:
-    """Words as people wrote them: in their order, and together where they stand together."""
-    text = max(texts, key=lambda one: (sum(word in content_words(one) for word in found), one))
-    words = [word if word[1:].isupper() else word.lower() for word in WORD.findall(text) if word.lower() in found]
-    words = list(dict.fromkeys(words)) + [word for word in found if word not in {one.lower() for one in words}]
-    joined: str = words[0]
-    for before, after in pairwise(words):
-        together = re.search(rf"\b{before}\s+{after}\b", text, re.IGNORECASE)
-        joined += f" {after}" if together else f", {after}"
-    return joined
+    """The most telling of some words with those that stand beside it where most people wrote it: a phrase, no list."""
+    runs = Counter(run for text in texts if (run := _run_around(found, text)))
+    usual = [run for run in runs if 2 * runs[run] >= runs.total()]
+    return max(usual, key=lambda run: (runs[run], run), default="") or _as_written(found[0], texts)
+
+
+def _run_around(found: Sequence[str], text: str) -> str:
+    """The words of a text around the first of those found that were found too."""
+    words = WORD.findall(text)
+    known = [word.lower() in found for word in words]
+    place = next((n for n, word in enumerate(words) if word.lower() == found[0]), None)
+    if place is None:
+        return ""
+    start = next((n + 1 for n in range(place, -1, -1) if not known[n]), 0)
+    end = next((n for n in range(place, len(words)) if not known[n]), len(words))
+    return " ".join(word if word[1:].isupper() else word.lower() for word in words[start:end])
+
+
+def _as_written(word: str, texts: Sequence[str]) -> str:
+    """A word, in capitals if people write it so."""
+    written = (one for text in texts for one in WORD.findall(text))
+    return next((one for one in written if one.lower() == word and one[1:].isupper()), word)
 
 
 def _sentences(signals: Sequence[Signal], terms: Terms, fix: Fix | None) -> list[_Sentence]:
