@@ -31,11 +31,14 @@ SELECT CASE WHEN v @> '{pass,fail}' THEN 'flaky' ELSE v[1] END, s.metadata #>> '
          WHERE eval_run_id = %(run)s AND NOT metadata ? 'eval_retried' GROUP BY 1) AS r
   JOIN sessions AS s ON s.id = r.eval_source::uuid
 """
-TRIALS = "SELECT golden_id::text, trials_passed, trials_judged FROM eval_verdicts ORDER BY run_id, 1"
+# Only of this workspace: other tests leave runs in the same database.
+TRIALS = (
+    "SELECT golden_id::text, trials_passed, trials_judged FROM eval_verdicts WHERE tenant_id = %s ORDER BY run_id, 1"
+)
 COUNT_TRIALS = """
 SELECT eval_source, count(*) FILTER (WHERE v = 'pass')::int, count(*) FILTER (WHERE v IN ('pass', 'fail'))::int
   FROM (SELECT eval_run_id, eval_source, metadata #>> '{eval_result,verdict}' AS v FROM sessions
-         WHERE eval_run_id IS NOT NULL AND NOT metadata ? 'eval_retried') AS s
+         WHERE tenant_id = %s AND eval_run_id IS NOT NULL AND NOT metadata ? 'eval_retried') AS s
  GROUP BY eval_run_id, 1 ORDER BY eval_run_id, 1
 """
 
@@ -116,11 +119,11 @@ def test_every_page_keeps_them_apart(
 
     # The same as the trials that SQL counts, and as what an upgrade reads from the results of runs.
     with psycopg.connect(superuser_url) as connection:
-        stored = connection.execute(TRIALS).fetchall()
-        assert stored == connection.execute(COUNT_TRIALS).fetchall()
+        stored = connection.execute(TRIALS, [workspace.id]).fetchall()
+        assert stored == connection.execute(COUNT_TRIALS, [workspace.id]).fetchall()
         connection.execute("UPDATE eval_verdicts SET trials_passed = 0, trials_judged = 0")
         connection.execute(import_module("migrations.versions.0045_verdict_trials").FILL)
-        assert connection.execute(TRIALS).fetchall() == stored
+        assert connection.execute(TRIALS, [workspace.id]).fetchall() == stored
     cells = api(workspace.actor("admin"), "admin").get("/api/admin/evals/matrix?set=default").get_json()["cells"]
     [flaky] = [cell for line in cells for cell in line if cell and cell["verdict"] == "flaky"]
     assert (flaky["trials_passed"], flaky["trials_judged"]) == (1, 2)
