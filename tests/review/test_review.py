@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AuditEntry, Feedback, KnowledgeProof, SessionEvent, SharedContext, SharedContextFeedback
+from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.review import batch, patterns, runs
 from app.services.workspaces import store as workspace_store
@@ -164,6 +165,8 @@ def test_a_failed_session_counts_beside_what_a_person_says(desk: Desk) -> None:
         3, [rule.id], "Call getEntity before you quote leverage. The search has no net debt.",
     )  # fmt: skip
     assert desk.statuses(said, *failed) == ["reviewed"] * 3
+    with acting_as(desk.admin):
+        assert knowledge_lists.get_row(rule.id, actor=desk.admin).row.people == 1, "Upshot itself is nobody"
 
 
 def test_a_replay_is_measured_by_what_its_golden_called(desk: Desk) -> None:

@@ -157,6 +157,10 @@ class KnowledgeDetail:
     target: Target | None
 
 
+# Who said it; what the product noted itself is said by nobody.
+PERSON = case((Feedback.origin == "user", Feedback.created_by))
+
+
 def _count_signals(what: Any) -> Any:
     """A count over the signals behind a row."""
     link = SharedContextFeedback
@@ -177,7 +181,7 @@ def _select_rows() -> Any:
             row.id, row.type, row.content, row.context, row.state, row.version, row.pinned, row.rank, row.agent_id,
             Agent.slug, row.entity_type_id, EntityType.slug, row.source_feedback_id, row.superseded_by, User.name,
             Writer.slug, func.coalesce(used.injected, 0), used.last_injected_at, func.coalesce(used.helpful, 0),
-            func.coalesce(used.harmful, 0), _count_signals(Feedback.id), _count_signals(Feedback.created_by.distinct()),
+            func.coalesce(used.harmful, 0), _count_signals(Feedback.id), _count_signals(PERSON.distinct()),
             _count_signals(Feedback.session_id.distinct()), row.created_at, row.updated_at,
             cast(row.meta["replaces"]["id"].astext, Uuid), cast(row.meta["proposed"]["session_id"].astext, Uuid),
             row.created_by_agent_id, cast(row.meta["retires"]["id"].astext, Uuid), row.meta["retires"]["reason"].astext,

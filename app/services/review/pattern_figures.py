@@ -25,6 +25,7 @@ MANY_PEOPLE = 3
 RULE_STATES = ("none", *KNOWLEDGE_STATES)
 FIGURES = text("""
     SELECT p.id, count(DISTINCT f.created_by) FILTER (WHERE f.origin = 'user') AS people,
+           count(*) FILTER (WHERE f.origin <> 'user') AS automatic,
            count(DISTINCT f.session_id) AS sessions,
            count(*) FILTER (WHERE f.status IN ('pending', 'reviewed')) AS open,
            count(*) FILTER (WHERE f.status = 'pending') AS pending,
@@ -101,6 +102,7 @@ class PatternRow:
     rule: str | None = None
     rejected: bool = False
     people: int = 0
+    automatic: int = 0
     sessions: int = 0
     open: int = 0
     pending: int = 0
@@ -170,7 +172,8 @@ def _describe(
     if rule is not None:
         more |= {"shared_context_id": rule.id, "proposal_state": rule.state, "rule": rule.content, "rejected": rejected}
     if figures is not None:
-        more |= {name: getattr(figures, name) for name in ("people", "sessions", "open", "pending", "waits", "agents")}
+        names = ("people", "automatic", "sessions", "open", "pending", "waits", "agents")
+        more |= {name: getattr(figures, name) for name in names}
         more |= {"severe": bool(figures.severe), "weeks": _count_weeks(figures.weeks_ago)}
     if returned is not None:
         more |= {"active_since": returned.at, "returned": returned.number}

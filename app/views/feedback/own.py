@@ -152,6 +152,8 @@ def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, An
         return Outcome("Being reviewed.")
     if kind == "knowledge":
         return Outcome("Led to a change that is no longer in use.")
+    if row.status == "dismissed" and note.startswith("Praise."):
+        return Outcome("Thank you. Nothing needs to change.")
     return Outcome(STATUS_SENTENCES[row.status] + (":" if note else "."), note)
 
 
