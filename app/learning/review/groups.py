@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from app.learning.review.affinity import affinities
+from app.learning.review.claims import named_values
 from app.learning.review.clarity import clearest, read_terms
 from app.learning.review.moments import read_moment, words_of
 from app.learning.review.noise import says_something
@@ -16,6 +17,8 @@ from app.learning.review.windows import Grown, group_in_windows
 __all__ = ["group_signals", "words_of"]
 LABEL_LENGTH = 80
 REPLAY = "replay_failure"
+# What it counts in log-odds that two people name the same value.
+SAME_VALUE = 0.6
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ def group_signals(
 
     def compare(places: Sequence[int]) -> Any:
         some = [rows[place] for place in places]
-        return affinities([read_moment(row, entity_types) for row in some], [row.agent_id for row in some], names)
+        near = affinities([read_moment(row, entity_types) for row in some], [row.agent_id for row in some], names)
+        return near + SAME_VALUE * _name_same_value(some)
 
     found = []
     apart = frozenset(place for place, row in enumerate(rows) if row.admin_flag)
@@ -53,6 +57,20 @@ def group_signals(
             pattern_id = next((known_of[row.id] for row in group if row.id in known_of), None)
             found.append(Group(make_pattern(clearest(mine, terms), pattern_id, entity_types), grown.likeness))
     return found
+
+
+def _name_same_value(rows: Sequence[Signal]) -> Any:
+    """The pairs about one agent that name the same value where their answers had another."""
+    import numpy
+
+    homes: dict[object, list[int]] = {}
+    for place, row in enumerate(rows):
+        for value in named_values(row):
+            homes.setdefault((row.agent_id, value), []).append(place)
+    same = numpy.zeros((len(rows), len(rows)), dtype=numpy.float32)
+    for places in homes.values():
+        same[numpy.ix_(places, places)] = 1
+    return same
 
 
 def _join_replays(groups: Sequence[Grown], rows: Sequence[Signal]) -> list[Grown]:

@@ -191,7 +191,9 @@ def _sentences(signals: Sequence[Signal], terms: Terms, fix: Fix | None) -> list
     whole, *each = embed([" ".join(map(said_of, signals)), *map(said_of, signals)])
     scored = []
     for (place, text), vector in zip(found, vectors, strict=True):
-        if not _is_supported(text, vector, place, signals, each):
+        # Where two people name a value, a rule has no sentence without one.
+        off = values and not signals[place].admin_flag and not values & read_claim(text).values
+        if off or not _is_supported(text, vector, place, signals, each):
             continue
         central = sum(map(mul, vector, whole))
         flag = 2.0 * signals[place].admin_flag
