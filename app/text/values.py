@@ -172,11 +172,17 @@ def _as_ids(items: list[Any], schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _sort_key(scalar: Any) -> tuple[int, float, str]:
-    """The sort key of a scalar in a list without order; equal numbers sort together, also where one came as text."""
+    """The sort key of a scalar in a list without order, the same for equal numbers, however they are written."""
     if isinstance(scalar, bool) or scalar is None:
         return (0, 0.0, str(scalar))
     number = as_number(scalar) if isinstance(scalar, str) else scalar
-    return (1, number, str(scalar)) if isinstance(number, int | float) else (2, 0.0, str(scalar))
+    return (1, number, "") if isinstance(number, int | float) else (2, 0.0, str(scalar))
+
+
+def _row_key(row: Iterable[Any]) -> tuple[Any, ...]:
+    """The sort key of scalars that belong together. How a number is written decides last, after all columns."""
+    row = tuple(row)
+    return [_sort_key(scalar) for scalar in row], [str(scalar) for scalar in row]
 
 
 def _in_order(value: dict[str, Any]) -> dict[str, Any]:
@@ -189,7 +195,7 @@ def _in_order(value: dict[str, Any]) -> dict[str, Any]:
         return value
     put = dict(value)
     for names in tied.values():
-        rows = sorted(zip(*(value[name] for name in names), strict=True), key=lambda row: [*map(_sort_key, row)])
+        rows = sorted(zip(*(value[name] for name in names), strict=True), key=_row_key)
         put |= {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
     return put
 
@@ -247,7 +253,7 @@ def leaves(value: Any, under: Path = (), found: Leaves | None = None) -> Leaves:
     if isinstance(value, dict):
         parts: Iterable[tuple[str | int, Any]] = _in_order(value).items()
     else:
-        parts = enumerate(sorted(value, key=_sort_key) if isinstance(value, Unordered) else value)
+        parts = enumerate(sorted(value, key=lambda one: _row_key((one,))) if isinstance(value, Unordered) else value)
     for key, inner in parts:
         leaves(inner, (*under, key), found)
     return found

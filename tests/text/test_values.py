@@ -131,3 +131,9 @@ def test_likeness_counts_the_leaves_of_both() -> None:
     assert likeness(a, b) == 2 / 5
     assert [format_path(path) for path in differences(a, b)] == ["b.c", "b.d[1]", "e"]
     assert likeness({}, {}) == 1.0
+
+
+def test_ids_that_belong_together_keep_together_however_numbers_are_written() -> None:
+    golden = Reader().value({"new_part_ids": [1, "1", 0], "part_ids": [3, 5, 2]})
+    replay = Reader().value({"new_part_ids": [1.0, "1", 0.0], "part_ids": [3.0, 5.0, 2.0]})
+    assert equal(golden, replay)
