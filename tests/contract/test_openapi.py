@@ -26,7 +26,7 @@ def test_every_json_route_is_described_with_its_models(app: Flask) -> None:
     document = describe(app)
     described = {(method.upper(), path) for path, told in document["paths"].items() for method in told}
     for rule in app.url_map.iter_rules():
-        if rule.rule.startswith(("/api/", "/healthz", "/readyz", "/metrics")) and rule.endpoint != "api_ops.page":
+        if rule.rule.startswith(("/api/", "/healthz", "/readyz", "/metrics")) and not rule.rule.startswith("/api/docs"):
             path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
             for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
                 assert (method, path) in described, (method, path)
@@ -50,15 +50,31 @@ def test_bodies_say_that_they_take_no_other_field(app: Flask) -> None:
                 assert document["components"]["schemas"][name]["additionalProperties"] is False
 
 
-def test_the_page_shows_every_operation_and_every_problem(app: Flask) -> None:
-    response = app.test_client().get("/api/docs")
-    assert response.status_code == 200
-    page = soup(response)
+def test_the_pages_show_every_operation_and_every_problem(app: Flask) -> None:
+    client = app.test_client()
+    index = soup(client.get("/api/docs"))
+    pages = {link["href"]: soup(client.get(link["href"])) for link in index.select("h2 a")}
+    groups = {page.h1.get_text(): page for page in pages.values()}
     for path, methods in describe(app)["paths"].items():
         for told in methods.values():
-            section = page.find(id=told["operationId"])
+            section = groups[told["tags"][0]].find(id=told["operationId"])
             assert section is not None, told["operationId"]
             assert path in section.get_text()
+            assert index.select(f'a[href$="#{told["operationId"]}"]')
     for status in ABOUT:
-        assert page.find(id=f"problem-{status}") is not None
-    assert not page.select("[style], script:not([src]), style")
+        assert index.find(id=f"problem-{status}") is not None
+    for page in (index, *pages.values()):
+        assert not page.select("[style], script:not([src]), style")
+    assert client.get("/api/docs/nothing").status_code == 404
+
+
+def test_the_search_finds_operations_by_words_and_by_fields(app: Flask) -> None:
+    client = app.test_client()
+    found = [link["href"] for link in soup(client.get("/api/docs?q=Revoke+golden")).select("nav li a")]
+    assert found == ["/api/docs/evals#delete_api_admin_evals_golden_one"]
+    by_field = soup(client.get("/api/docs?q=chat+idempotency-key")).select("nav li a")
+    assert by_field
+    assert {link["href"].split("#")[0] for link in by_field} < {
+        link["href"] for link in soup(client.get("/api/docs")).select("h2 a")
+    }
+    assert "0 found" in soup(client.get("/api/docs?q=zebra")).get_text()

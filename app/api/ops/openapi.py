@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, made from what the routes declare, and the same as a page for people."""
+"""OpenAPI 3.1, made from what the routes declare."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from flask import Flask, Response, current_app, render_template
+from flask import Flask, Response, current_app
 from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
@@ -14,7 +14,6 @@ from app.api.kit import problems
 from app.api.kit.fields import Answer
 from app.api.kit.route import Declared, route
 from app.api.ops import bp
-from app.security.access import access
 
 ROLES = {
     "public": "Open to anyone.",
@@ -24,6 +23,9 @@ ROLES = {
     "owner": "For owners. A key needs the scope `{scope}`.",
 }
 VARIABLE = re.compile(r"<(?:(\w+)(?:\([^)]*\))?:)?(\w+)>")
+SERVICE = "Service"
+# The tag of an operation is the noun of its path, or another word where people say it otherwise.
+TAGS = {"shared-context": "Knowledge", "import": "Imports", "hooks": "Evals", "conversations": "Reactions"}
 REFERENCE = "#/components/schemas/{model}"
 ABOUT = (
     "Feedback in, knowledge out. Send `Authorization: Bearer KEY` with a key from Settings. Bodies are JSON up to 1"
@@ -78,6 +80,7 @@ def describe(app: Flask) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Upshot", "version": app.config["VERSION"], "description": ABOUT},
         "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in tags_of(routes)],
         "paths": paths,
         "components": {
             "schemas": schemas(routes),
@@ -92,6 +95,7 @@ def operation(declared: Declared) -> dict[str, Any]:
     role = "" if level == "public" and scope else ROLES[level].format(scope=scope)
     found: dict[str, Any] = {
         "operationId": name_of(declared),
+        "tags": [tag_of(declared.path)],
         "summary": declared.summary,
         "description": f"{declared.about} {role}".strip(),
         "responses": {str(status): body for status, body in responses(declared)},
@@ -106,6 +110,18 @@ def operation(declared: Declared) -> dict[str, Any]:
     if scope is not None:
         found["security"] = [{"key": []}, *([{}] if level == "public" else [])]
     return found
+
+
+def tags_of(routes: list[Declared]) -> list[str]:
+    """Every tag, in order; the service's own operations come last."""
+    return sorted({tag_of(declared.path) for declared in routes}, key=lambda tag: (tag == SERVICE, tag))
+
+
+def tag_of(path: str) -> str:
+    words = [word for word in path.strip("/").split("/") if word not in {"api", "admin", "v1"}]
+    if words[0] in TAGS:
+        return TAGS[words[0]]
+    return words[0].capitalize().replace("-", " ") if path.startswith("/api/") and "." not in path else SERVICE
 
 
 def name_of(declared: Declared) -> str:
@@ -174,94 +190,3 @@ def schemas(routes: list[Declared]) -> dict[str, Any]:
     _, found = models_json_schema([*bodies, *answers, (ProblemDocument, "serialization")], ref_template=REFERENCE)
     definitions: dict[str, Any] = found["$defs"]
     return dict(sorted(definitions.items()))
-
-
-SERVICE = "Service"
-Schema = dict[str, Any]
-
-
-@bp.get("/api/docs")
-@access("public", also="person")
-def page() -> str:
-    document = json.loads(described())
-    return render_template(
-        "api/docs.html", groups=group_operations(document), problems=problems.ABOUT, info=document["info"]
-    )
-
-
-def group_operations(document: Schema) -> dict[str, list[Schema]]:
-    """Operations under the noun of their path; what only watchers ask comes last."""
-    groups: dict[str, list[Schema]] = {}
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            shown = read_operation(document["components"]["schemas"], operation)
-            groups.setdefault(group_of(path), []).append({"method": method.upper(), "path": path, **shown})
-    return dict(sorted(groups.items(), key=lambda group: (group[0] == SERVICE, group[0])))
-
-
-def group_of(path: str) -> str:
-    words = [word for word in path.strip("/").split("/") if word not in {"api", "admin", "v1"} and "{" not in word]
-    return words[0].capitalize() if path.startswith("/api/") and "." not in path else SERVICE
-
-
-def read_operation(models: Schema, operation: Schema) -> Schema:
-    """One operation as the page shows it; its fields are rows of name, type, required and about."""
-    answer = model_of(models, next(iter(operation["responses"].values())))
-    items = answer.get("properties", {}).get("items", {}).get("items")
-    return {
-        "id": operation["operationId"],
-        "summary": operation["summary"],
-        "about": operation["description"],
-        "parameters": [
-            field(one["name"], type_of(one["schema"]).removesuffix(" | null"), one["required"], one)
-            for one in operation.get("parameters", [])
-        ],
-        "body": fields_in(model_of(models, operation.get("requestBody", {}))),
-        "answers": [(status, response["description"]) for status, response in operation["responses"].items()],
-        "answer": fields_in(answer),
-        "item": fields_in(models[referred_name(items)]) if items else [],
-    }
-
-
-def model_of(models: Schema, holder: Schema) -> Schema:
-    """The model that a body or a response refers to; empty without one."""
-    for content in holder.get("content", {}).values():
-        if "$ref" in content.get("schema", {}):
-            found: Schema = models[referred_name(content["schema"])]
-            return found
-    return {}
-
-
-def referred_name(schema: Schema) -> str:
-    return str(schema["$ref"]).rsplit("/", 1)[1]
-
-
-def fields_in(model: Schema) -> list[Schema]:
-    required = set(model.get("required", []))
-    return [
-        field(name, type_of(schema), name in required, schema) for name, schema in model.get("properties", {}).items()
-    ]
-
-
-def field(name: str, kind: str, required: bool, described: Schema) -> Schema:
-    return {"name": name, "type": kind, "required": required, "about": described.get("description", "")}
-
-
-def type_of(schema: Schema) -> str:
-    """A type in a few words."""
-    if "$ref" in schema:
-        return referred_name(schema)
-    if "enum" in schema:
-        return " | ".join(map(str, schema["enum"]))
-    if "const" in schema:
-        return str(schema["const"])
-    if "anyOf" in schema:
-        return " | ".join(type_of(inner) for inner in schema["anyOf"])
-    if schema.get("type") == "array":
-        return f"list of {type_of(schema.get('items', {}))}"
-    kind = str(schema.get("format") or schema.get("type") or "any")
-    if "maxLength" in schema:
-        return f"{kind} up to {schema['maxLength']}"
-    if "minimum" in schema and "maximum" in schema:
-        return f"{kind} {schema['minimum']} to {schema['maximum']}"
-    return kind
