@@ -7,8 +7,8 @@ import sys
 from importlib import import_module
 
 ALL = (
-    "start", "binding", "search", "tabs", "charts", "feedback_post", "ingest", "executor", "evals", "judge", "prompt",
-    "proposals", "verdicts", "review", "connections", "mixed", "memory", "gate", "chat_message",
+    "start", "binding", "search", "tabs", "pages", "charts", "feedback_post", "ingest", "executor", "evals", "judge",
+    "prompt", "proposals", "verdicts", "review", "connections", "mixed", "memory", "gate", "chat_message",
 )  # fmt: skip
 
 

@@ -105,13 +105,19 @@ def load(port: int, requests: list[Request], results: Any) -> None:
     results.put([took for client in clients for took in client.spent])
 
 
-def one_round(port: int, requests: list[Request]) -> dict[str, float]:
+def send_together(port: int, requests: list[Request]) -> list[float]:
+    """What each answer took while all clients sent these requests, each beginning at another one."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     began = context.Process(target=load, args=(port, requests, results))
     began.start()
-    spent = results.get(timeout=SECONDS + 120)
+    spent: list[float] = results.get(timeout=SECONDS + 120)
     began.join()
+    return spent
+
+
+def one_round(port: int, requests: list[Request]) -> dict[str, float]:
+    spent = send_together(port, requests)
     return {
         "per_second": len(spent) / SECONDS,
         "p99_ms": statistics.quantiles(spent, n=100)[98] * 1000,
