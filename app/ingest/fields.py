@@ -25,9 +25,9 @@ class SessionFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    agent: Slug = Field(description="The agent's slug; an unknown one is made.")
-    external_id: Name | None = Field(None, description="Your id. The same again gives the stored session back.")
-    title: str | None = Field(None, min_length=1, max_length=limits.TITLE, description="The first words when left out.")
+    agent: Slug = Field(description="The agent's slug. An unknown agent is created.")
+    external_id: Name | None = Field(None, description="Your ID. Sending it again returns the stored session.")
+    title: str | None = Field(None, min_length=1, max_length=limits.TITLE, description="Defaults to the first words.")
     session_type: Kind = "agent"
     error: str | None = Field(None, max_length=limits.ERROR, description="Why it failed.")
     trace_id: Name | None = Field(None, description="Made when left out.")

@@ -63,7 +63,7 @@ def run_listed_tool(actor: Actor, name: str, arguments: Any) -> Outcome:
         return run_tool(tool, arguments, ToolScope(actor=actor))
     except DATABASE_DOWN as trouble:
         log.warning("the database is not answering (%s)", type(trouble).__name__)
-        raise MCPError(types.INTERNAL_ERROR, "The database does not answer. Try again in a few seconds.") from None
+        raise MCPError(types.INTERNAL_ERROR, "The database isn't answering. Try again in a few seconds.") from None
 
 
 def describe_tool(tool: Tool) -> types.Tool:

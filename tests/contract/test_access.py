@@ -32,6 +32,7 @@ PUBLIC = {
     "api_ops.readyz",
     "api_ops.document",
     "api_ops.page",
+    "api_ops.group_page",
     "api_ops.metrics",
     "cors.preflight",
 }

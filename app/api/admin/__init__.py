@@ -1,4 +1,4 @@
-"""What admins and their scripts use: evals, knowledge, settings."""
+"""Routes for admins and their scripts: evals, knowledge, settings."""
 
 from functools import partial
 

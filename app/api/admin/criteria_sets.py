@@ -1,4 +1,4 @@
-"""Criteria sets over the API: what responses and goldens are judged by."""
+"""Criteria sets over the API, which responses and goldens are judged by."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -29,26 +29,26 @@ SetName = Annotated[str, Field(min_length=1, max_length=criteria_store.MAX_NAME)
 class NewCriteriaSet(Body):
     """A criteria set."""
 
-    slug: str = Field(max_length=60, description="Small letters, digits, dashes and underscores.")
+    slug: str = Field(max_length=60, description="Lowercase letters, digits, hyphens and underscores.")
     name: SetName
     dimensions: Dimensions
 
 
 class CriteriaSetChange(Body):
-    """What changes; the dimensions are all that the set has from now on."""
+    """What to change. `dimensions` replaces all dimensions."""
 
-    version: int = Field(ge=1, description="The version that you changed; 409 if it is no longer the current one.")
+    version: int = Field(ge=1, description="The version you read. 409 if it is no longer current.")
     name: SetName | None = None
     dimensions: Dimensions | None = None
 
 
 class CriteriaSetAnswer(Answer):
-    """A criteria set as it is now."""
+    """The current version of a criteria set."""
 
     id: UUID
     slug: str
     name: str
-    version: int = Field(description="Counts its changes.")
+    version: int = Field(description="Number of changes.")
     dimensions: dict[str, Any]
     created_at: Moment
     updated_at: Moment
@@ -66,7 +66,9 @@ def list_sets() -> CriteriaSetList:
     return CriteriaSetList(items=[_answer(row) for row in criteria_store.list_criteria_sets(actor=g.actor)])
 
 
-@admin_route("POST", "/api/admin/criteria-sets", status=201, idempotent=True, also={409: "This slug is taken."})
+@admin_route(
+    "POST", "/api/admin/criteria-sets", status=201, idempotent=True, also={409: ("This slug is already in use.")}
+)
 def create_set(body: NewCriteriaSet) -> CriteriaSetAnswer:
     """Create a criteria set."""
     return _answer(
@@ -76,13 +78,13 @@ def create_set(body: NewCriteriaSet) -> CriteriaSetAnswer:
 
 @admin_route("GET", "/api/admin/criteria-sets/<uuid:criteria_set_id>")
 def read_set(criteria_set_id: UUID) -> CriteriaSetAnswer:
-    """Read a criteria set."""
+    """Get a criteria set."""
     return _answer(criteria_store.get_criteria_set(criteria_set_id, actor=g.actor))
 
 
-@admin_route("PATCH", "/api/admin/criteria-sets/<uuid:criteria_set_id>", also={409: "Someone changed it first."})
+@admin_route("PATCH", "/api/admin/criteria-sets/<uuid:criteria_set_id>", also={409: "Someone else changed it first."})
 def change_set(criteria_set_id: UUID, body: CriteriaSetChange) -> CriteriaSetAnswer:
-    """Change a criteria set. This writes a version; what was judged keeps the version it was judged by."""
+    """Update a criteria set. Creates a version. Past judgements keep the version they used."""
     changes = body.model_dump(exclude_unset=True)
     return _answer(criteria_store.change_criteria_set(criteria_set_id, actor=g.actor, **changes))
 

@@ -1,4 +1,4 @@
-"""Drafts over the API: changes of agents and entity types that agents propose, read, tried out and decided about."""
+"""Drafts over the API: read, try and decide on changes to agents and entity types that agents propose."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -20,10 +20,10 @@ class DraftQuery(Page):
 
 
 class DraftDecision(Body):
-    """What becomes of a draft."""
+    """A decision about a draft."""
 
-    status: Literal["approved", "rejected", "open"] = Field(description="`open` takes a rejection back.")
-    note: Annotated[str, Field(max_length=2000)] | None = Field(None, description="Why; kept with the draft.")
+    status: Literal["approved", "rejected", "open"] = Field(description="`open` undoes a rejection.")
+    note: Annotated[str, Field(max_length=2000)] | None = Field(None, description="The reason, kept with the draft.")
 
 
 class DraftItem(Answer):
@@ -34,9 +34,9 @@ class DraftItem(Answer):
     target: str = Field(description="The slug of the agent or the entity type.")
     agent_id: UUID | None
     entity_type_id: UUID | None
-    base_version: int | None = Field(description="The agent's version that it changes.")
+    base_version: int | None = Field(description="The agent version the draft changes.")
     status: Status
-    stale: bool = Field(description="The agent or the type changed since; it can no longer be approved.")
+    stale: bool = Field(description="The agent or type has changed since, so the draft can't be approved.")
     reason: str | None
     author: str | None
     author_agent: str | None
@@ -49,14 +49,14 @@ class DraftItem(Answer):
 
 
 class DraftPage(Answer):
-    """Some of them, newest first."""
+    """One page, newest first."""
 
     items: list[DraftItem]
     next_cursor: str | None
 
 
 class GoldensSay(Answer):
-    """What a trial run found so far, and how it compares with the set's last score."""
+    """A trial run's results so far, compared with the set's last score."""
 
     run_id: UUID
     set: str | None
@@ -68,7 +68,7 @@ class GoldensSay(Answer):
 
 
 class DraftRead(DraftItem):
-    """A draft with the whole text before and after, and what the goldens say about it."""
+    """A draft with the full text before and after, and its trial results."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -76,7 +76,7 @@ class DraftRead(DraftItem):
 
 
 class TrialStarted(Answer):
-    """One run for each set of the agent's goldens."""
+    """One run per set of the agent's goldens."""
 
     run_ids: list[UUID]
 
@@ -92,17 +92,17 @@ def list_drafts(query: DraftQuery) -> DraftPage:
 
 @admin_route("GET", "/api/admin/drafts/<uuid:draft_id>")
 def read_draft(draft_id: UUID) -> DraftRead:
-    """Read one draft. With what the goldens say about it, once they were replayed."""
+    """Get a draft. Includes trial results once goldens were replayed."""
     return DraftRead.model_validate(_describe_whole(draft_id))
 
 
 @admin_route(
     "PATCH",
     "/api/admin/drafts/<uuid:draft_id>",
-    also={409: "Someone decided about it first, or the agent or the type changed since."},
+    also={409: "Someone else decided first, or the agent or type has changed since."},
 )
 def decide_draft(draft_id: UUID, body: DraftDecision) -> DraftRead:
-    """Decide about a draft. Approving makes it the agent's next version, or the definition of the entity type."""
+    """Approve or reject a draft. Approving creates the agent's next version or changes the entity type."""
     if body.status == "open":
         drafts.reopen_draft(draft_id, actor=g.actor)
     else:
@@ -115,10 +115,10 @@ def decide_draft(draft_id: UUID, body: DraftDecision) -> DraftRead:
     "POST",
     "/api/admin/drafts/<uuid:draft_id>/trial",
     status=202,
-    also={409: "It was decided about, its agent changed or has no goldens, or it is about an entity type."},
+    also={409: "The draft was already decided, its agent changed or has no goldens, or it changes an entity type."},
 )
 def try_draft(draft_id: UUID) -> TrialStarted:
-    """Replay the agent's goldens with a draft. Trial runs change no score and write no feedback."""
+    """Try a draft on the agent's goldens. Trial runs don't change scores or create feedback."""
     return TrialStarted(run_ids=drafts.start_trial(draft_id, actor=g.actor))
 
 

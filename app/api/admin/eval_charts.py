@@ -1,4 +1,4 @@
-"""The matrix and the trend of a set over JSON."""
+"""A set's matrix and trend over the API."""
 
 from typing import Any, Literal
 from uuid import UUID
@@ -18,21 +18,21 @@ Verdict = Literal["pass", "fail", "flaky", "errored", "unknown"]
 class MatrixQuery(Query):
     set: SetName
     context: Literal["frozen", "live"] | None = Field(
-        None, description="Only replays with this knowledge. Left out: whichever replay was last."
+        None, description="Only replays with this knowledge. Defaults to the latest replay of either kind."
     )
     by: Literal["version", "knowledge"] = Field(
-        "version", description="`knowledge`: a column for each version, context and rows that were tried."
+        "version", description="`knowledge` gives a column per version, context and tried rows."
     )
     row: Id | None = Field(
-        None, description="A knowledge row: columns by knowledge, and only those that tried it or tried nothing."
+        None, description="A knowledge row. Returns columns by knowledge that tried this row or none."
     )
-    limit: Limit | None = Field(None, description="How many goldens, 1 to 100. Left out: all of them.")
-    after: Id | None = Field(None, description="The last golden that was read; `next_after` of the answer before.")
+    limit: Limit | None = Field(None, description="Goldens per page, 1 to 100. Defaults to all.")
+    after: Id | None = Field(None, description="`next_after` of the previous page.")
 
 
 class MatrixColumn(Answer):
-    """An agent version; all null for replays that name none. `context` and `knowledge` are null where columns are
-    versions; `knowledge` lists the rows that were tried, as `+id` and `-id`."""
+    """An agent version. All fields are null for replays without one. `context` and `knowledge` are null when columns
+    are versions. `knowledge` lists tried rows as `+id` and `-id`."""
 
     id: UUID | None
     agent: str | None
@@ -47,34 +47,34 @@ class MatrixGolden(Answer):
 
 
 class MatrixCell(Answer):
-    """The newest replay of a golden in a column. `accuracy` is null where nothing could be judged."""
+    """The newest replay of a golden in a column. `accuracy` is null if nothing could be judged."""
 
     verdict: Verdict
     accuracy: float | None
     replay_session_id: UUID
     trials_passed: int
-    trials_judged: int = Field(description="Its trials without those that errored or could not be judged.")
-    rejected: bool = Field(description="Someone complained about the golden's own recording, so it is not counted.")
+    trials_judged: int = Field(description="Trials that were judged, without errored and unknown ones.")
+    rejected: bool = Field(description="Not counted, because the golden's own recording got a complaint.")
 
 
 class MatrixAnswer(Answer):
-    """`cells` has a list for each golden, and in it a cell for each version, null where it was never replayed."""
+    """`cells` has a list per golden with a cell per column, null if never replayed."""
 
     set: str
     versions: list[MatrixColumn]
     goldens: list[MatrixGolden]
     cells: list[list[MatrixCell | None]]
-    next_after: UUID | None = Field(description="Where the next page begins; null where no golden follows.")
+    next_after: UUID | None = Field(description="Start of the next page. Null on the last page.")
 
 
 class TrendQuery(Query):
     set: SetName
-    agent: str | None = Field(None, max_length=120, description="Slug of an agent: only its goldens.")
-    dimension: str | None = Field(None, max_length=200, description="Share of goldens that pass this dimension.")
+    agent: str | None = Field(None, max_length=120, description="Only goldens of the agent with this slug.")
+    dimension: str | None = Field(None, max_length=200, description="Share of goldens that pass this dimension only.")
 
 
 class TrendPoint(Answer):
-    """A completed run. `accuracy` is passed ÷ judged, null where nothing was judged, with its 95 % Wilson interval."""
+    """A completed run. `accuracy` is passed ÷ judged with its 95% Wilson interval, null if nothing was judged."""
 
     run_id: UUID
     at: Moment
@@ -85,17 +85,17 @@ class TrendPoint(Answer):
     judged: int
     agent: str | None
     version: int | None
-    trial: bool = Field(description="It does not count as the score of its set.")
+    trial: bool = Field(description="Trial runs don't change the set's score.")
 
 
 class TrendMarker(Answer):
-    """A change that may have moved the set. `id` is the knowledge row, the agent version or the golden."""
+    """A change that may explain a move. `id` is the knowledge row, agent version or golden."""
 
     at: Moment
     kind: Literal["knowledge", "agent", "golden"]
     id: UUID
     title: str
-    number: int | None = Field(description="The version of the row or agent, or the revision of the expectations.")
+    number: int | None = Field(description="Version of the row or agent, or revision of the expectations.")
     who: str | None
 
 
@@ -107,9 +107,9 @@ class TrendAnswer(Answer):
     markers: list[TrendMarker]
 
 
-@admin_route("GET", "/api/admin/evals/matrix", also={404: "There is no such set in this workspace."})
+@admin_route("GET", "/api/admin/evals/matrix", also={404: "This workspace has no such set."})
 def read_matrix(query: MatrixQuery) -> MatrixAnswer:
-    """Read the matrix of a set. The newest verdict on each golden by agent version, of counted and trial runs."""
+    """Get a set's matrix. The newest verdict per golden and agent version, trial runs included."""
     filters = MatrixFilters(query.by, query.context, query.row)
     more = query.limit + 1 if query.limit else None
     found = load_matrix(query.set, filters, actor=g.actor, most_rows=more, after=query.after)
@@ -134,12 +134,12 @@ def _matrix_cell(cell: Cell | None) -> MatrixCell | None:
     return None if cell is None else MatrixCell.model_validate(cell)
 
 
-@admin_route("GET", "/api/admin/evals/trend", also={404: "There is no such set in this workspace."})
+@admin_route("GET", "/api/admin/evals/trend", also={404: "This workspace has no such set."})
 def read_trend(query: TrendQuery) -> TrendAnswer:
-    """Read the trend of a set. Its newest 500 completed runs, and what changed since the first of them: knowledge,
-    agent versions, and what goldens are held to."""
+    """Get a set's trend. Its newest 500 completed runs, with changes to knowledge, agent versions and expectations
+    in that time."""
     if query.agent and query.dimension:
-        raise Invalid.of({"dimension": "Choose an agent or a dimension; not both."})
+        raise Invalid.of({"dimension": "Choose an agent or a dimension, not both."})
     found = load_trend(query.set, actor=g.actor, agent=query.agent, dimension=query.dimension)
     return TrendAnswer.model_validate(
         {"set": found.set_name, "points": [_point(one) for one in found.points], "markers": found.markers}

@@ -1,4 +1,4 @@
-"""Eval runs over JSON: started, followed, cancelled, deleted; and the hook that a deployment calls."""
+"""Eval runs over the API: start, follow, cancel, delete, and the post-deploy hook."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -30,19 +30,23 @@ MOST_SETS = 20
 
 
 class Configuration(Body):
-    """What goldens are replayed with. Left out: each golden's own agent in its current version, as it was recorded."""
+    """What to replay with. Defaults to the current version of each golden's own agent."""
 
     agentId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
     agentVersionId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
-    context: Context = Field("frozen", description="The knowledge that the golden had, or what is active now.")
-    tools: Tools = Field("recorded", description="`live` calls tools that are not ours; ours never write.")
+    context: Context = Field(
+        "frozen", description=("Frozen is the knowledge the golden had, live is what is active now.")
+    )
+    tools: Tools = Field(
+        "recorded", description=("`live` calls external tools. Upshot's own tools never write in a replay.")
+    )
     toolPolicies: dict[str, Literal["recorded", "live", "refuse"]] = Field(  # noqa: N815 - the same.
-        {}, max_length=200, description="The same for single tools, by name."
+        {}, max_length=200, description="The same per tool, by name."
     )
     plusRows: list[Id] = Field([], max_length=50, strict=False)  # noqa: N815 - the same.
     minusRows: list[Id] = Field([], max_length=50, strict=False)  # noqa: N815 - the same.
-    trials: int = Field(1, ge=1, le=eval_runs.MAX_TRIALS, description="How often each golden is replayed.")
-    ref: str | None = Field(None, max_length=200, description="What you call it, such as a commit.")
+    trials: int = Field(1, ge=1, le=eval_runs.MAX_TRIALS, description="Replays per golden.")
+    ref: str | None = Field(None, max_length=200, description="Your label, such as a commit.")
 
     def new_run(self, **what: Any) -> NewRun:
         everything = {"*": "live"} if self.tools == "live" else {}
@@ -60,7 +64,7 @@ class Configuration(Body):
 
 
 class GoldenRun(Configuration):
-    """One golden, or a set."""
+    """A golden or a set to replay."""
 
     goldenSessionId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
     setName: SetName | None = None  # noqa: N815 - the same.
@@ -78,7 +82,7 @@ class Started(Answer):
 
 
 class Outcome(Answer):
-    """How far a run is."""
+    """A run's progress."""
 
     total: int
     ended: int
@@ -92,8 +96,7 @@ _COLUMNS: Any = {name: (_API_TYPES.get(kind, kind), ...) for name, kind in get_t
 
 
 class BaselineAnswer(Answer):
-    """The run that a run is compared with, and how many goldens changed in which way since. What could not be judged
-    now is in none of the counts."""
+    """The baseline run, and how many goldens changed since. Goldens that couldn't be judged aren't counted."""
 
     run_id: UUID
     better: int
@@ -103,12 +106,12 @@ class BaselineAnswer(Answer):
 
 
 class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # type: ignore[misc]
-    """A run. `results.bySession` says what came of each golden, by its id, and under `before` what the baseline found
-    of it: `verdict`, `overall_accuracy`, `replay_session_id` and `run_id`, or null."""
+    """A run. `results.bySession` has the result per golden ID. Its `before` is the baseline's `verdict`,
+    `overall_accuracy`, `replay_session_id` and `run_id`, or null."""
 
-    agent: str | None = Field(description="Slug of the agent, if the run tested a single one.")
+    agent: str | None = Field(description="The agent's slug, if the run tested only one.")
     agent_version: int | None
-    trial: bool = Field(description="It does not count as the score of its set.")
+    trial: bool = Field(description="Trial runs don't change the set's score.")
     results: dict[str, Any]
     baseline: BaselineAnswer | None
     progress: Outcome | None = None
@@ -117,7 +120,7 @@ class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # typ
 
 class RunQuery(Query):
     baseline: Id | None = Field(
-        None, description="A completed run to compare with. Left out: the set's last score when the run began."
+        None, description="A completed run to compare with. Defaults to the set's last score when the run started."
     )
 
 
@@ -131,23 +134,23 @@ class RunPage(Answer):
 
 
 class Deployed(Body):
-    """What was deployed. Without `sets`, every set that has goldens of the agent is replayed."""
+    """What was deployed. Without `sets`, replays every set with goldens of the agent."""
 
     sets: list[SetName] = Field([], max_length=MOST_SETS)
     agent: str = Field(min_length=1, max_length=120, description="Slug of the agent.")
-    version: int | None = Field(None, ge=1, le=2_000_000_000, description="Its version; the current one if left out.")
+    version: int | None = Field(None, ge=1, le=2_000_000_000, description="Defaults to the current version.")
     ref: str | None = Field(None, max_length=200)
 
 
 class Skipped(Answer):
-    """A set that was not replayed, and why."""
+    """A skipped set and the reason."""
 
     set: str
     reason: str
 
 
 class DeployedRuns(Answer):
-    """The runs; the sets that hold nothing of the agent; and how many goldens of other agents were left out."""
+    """The runs, the sets without goldens of this agent, and how many goldens of other agents were left out."""
 
     ids: list[UUID]
     skipped: list[Skipped]
@@ -159,7 +162,7 @@ class DeployedRuns(Answer):
     "/api/admin/evals/runs",
     status=202,
     idempotent=True,
-    also={404: "There is no such golden, set, agent or version.", 409: "The agent runs elsewhere or is archived."},
+    also={404: "No such golden, set, agent or version.", 409: "The agent runs outside Upshot or is archived."},
 )
 def start(body: GoldenRun) -> Started:
     """Replay a golden or a set."""
@@ -173,7 +176,7 @@ def start(body: GoldenRun) -> Started:
     "/api/admin/evals/runs/set",
     status=202,
     idempotent=True,
-    also={404: "There is no such set, agent or version.", 409: "The agent runs elsewhere or is archived."},
+    also={404: "No such set, agent or version.", 409: "The agent runs outside Upshot or is archived."},
 )
 def start_set(body: SetRun) -> Started:
     """Replay a set."""
@@ -182,7 +185,7 @@ def start_set(body: SetRun) -> Started:
 
 @admin_route("GET", "/api/admin/evals/runs")
 def list_runs(query: SetQuery) -> RunPage:
-    """List runs. Newest first, without their results."""
+    """List runs. Newest first, without results."""
     found = run_lists.list_runs(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
     changes = changes_of([row.id for row in found.items], actor=g.actor)
     return RunPage.model_validate(found.map(lambda row: {**vars(row), "results": {}, "baseline": changes.get(row.id)}))
@@ -190,7 +193,7 @@ def list_runs(query: SetQuery) -> RunPage:
 
 @admin_route("GET", "/api/admin/evals/runs/<uuid:run_id>")
 def get_run(run_id: UUID, query: RunQuery) -> RunAnswer:
-    """Read a run. While it is under way `results` holds what is known so far, and `progress` how far it is."""
+    """Get a run. While it runs, `results` has the results so far and `progress` the progress."""
     return _run_answer(run_id, query.baseline)
 
 
@@ -198,17 +201,17 @@ def get_run(run_id: UUID, query: RunQuery) -> RunAnswer:
     "GET",
     "/api/admin/evals/runs/<uuid:run_id>/export",
     media_type="text/csv, application/json, application/xml",
-    also={404: "There is no such run in this workspace."},
+    also={404: "This workspace has no such run."},
 )
 def export_run(run_id: UUID, query: ExportQuery) -> Response:
-    """Export a run. As CSV with a row for each golden, as JSON with all that is known of it, or as JUnit."""
+    """Export a run. CSV has a row per golden, JSON has everything, JUnit has a test case per golden."""
     export = reports.export_run(run_id, query.format, actor=g.actor, baseline_id=query.baseline)
     return Response(export.text, content_type=export.media_type, headers=export.headers)
 
 
-@admin_route("POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", also={409: "It has ended already."})
+@admin_route("POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", also={409: "The run already ended."})
 def cancel(run_id: UUID, body: Body) -> RunAnswer:
-    """Cancel a run. What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine."""
+    """Cancel a run. Waiting replays stop at once, running ones at their next step. Safe to repeat."""
     eval_results.cancel_run(run_id, actor=g.actor)
     return _run_answer(run_id)
 
@@ -216,10 +219,10 @@ def cancel(run_id: UUID, body: Body) -> RunAnswer:
 @admin_route(
     "POST",
     "/api/admin/evals/runs/<uuid:run_id>/retry",
-    also={409: "It is under way, was cancelled, or nothing errored."},
+    also={409: "The run is still going, was cancelled, or has no errors."},
 )
 def retry(run_id: UUID, body: Body) -> RunAnswer:
-    """Replay again what errored."""
+    """Retry errored replays."""
     eval_results.retry_errored(run_id, actor=g.actor)
     return _run_answer(run_id)
 
@@ -227,11 +230,10 @@ def retry(run_id: UUID, body: Body) -> RunAnswer:
 @admin_route(
     "POST",
     "/api/admin/evals/runs/<uuid:run_id>/judge",
-    also={409: "It is under way, was cancelled, nothing waits for the judge, or no judge can be asked."},
+    also={409: "The run is still going or was cancelled, nothing needs a judge, or no judge is configured."},
 )
 def judge(run_id: UUID, body: Body) -> RunAnswer:
-    """Ask the judge again. Only about replays that it gave no usable answer for or was not asked about; nothing is
-    replayed."""
+    """Judge a run again. Only replays without a usable judgement are judged. Nothing is replayed."""
     again.judge_again(run_id, current_app.config["SETTINGS"].model, actor=g.actor)
     return _run_answer(run_id)
 
@@ -240,10 +242,10 @@ def judge(run_id: UUID, body: Body) -> RunAnswer:
     "DELETE",
     "/api/admin/evals/runs/<uuid:run_id>",
     status=204,
-    also={409: "It is under way, or one of its replays was promoted instead of its golden."},
+    also={409: "The run is still going, or one of its replays was promoted to a golden."},
 )
 def delete(run_id: UUID) -> None:
-    """Delete a run. With its replays and their events, for good. Feedback that its failures became stays."""
+    """Delete a run. Permanently deletes its replays and their events. Feedback from its failures stays."""
     eval_results.delete_run(run_id, actor=g.actor)
 
 
@@ -259,11 +261,10 @@ def _run_answer(run_id: UUID, baseline_id: UUID | None = None) -> RunAnswer:
     "/api/hooks/post-deploy",
     status=202,
     idempotent=True,
-    also={404: "There is no such agent or set, or the agent has no goldens.", 409: "The agent cannot run here."},
+    also={404: "No such agent or set, or the agent has no goldens.", 409: "The agent can't run in Upshot."},
 )
 def post_deploy(body: Deployed) -> DeployedRuns:
-    """Replay goldens after a deployment. Of each set the goldens that this agent recorded; a set without any is
-    skipped."""
+    """Replay goldens after a deployment. Replays this agent's goldens in each set. Sets without any are skipped."""
     agent = versions.resolve_agent(body.agent, actor=g.actor)
     version = versions.version_id(agent, body.version, field="version")
     own = eval_golden.sets_of_agent(agent.id, actor=g.actor)

@@ -1,4 +1,4 @@
-"""Goldens, candidates and comparisons over JSON, under the names that the page uses."""
+"""Goldens, candidates and comparisons over the API."""
 
 from typing import Any, Literal
 from uuid import UUID
@@ -24,7 +24,7 @@ class CamelCase(Answer):
 
 
 class CandidateItem(CamelCase):
-    """A request that people complained about."""
+    """A prompt that got negative feedback."""
 
     prompt: str
     agentId: UUID  # noqa: N815 - the API speaks camel case here.
@@ -42,18 +42,18 @@ class CandidateList(Answer):
 
 
 class CandidateQuery(Page):
-    limit: Limit = Field(20, validate_default=False, description="How many groups, 1 to 100.")
+    limit: Limit = Field(20, validate_default=False, description="Groups per page, 1 to 100.")
 
 
 class RunAgain(Answer):
-    """The session that was started."""
+    """The new session."""
 
     sessionId: UUID  # noqa: N815 - the API speaks camel case here.
     status: str
 
 
 class Resolution(Body):
-    """What becomes of a group."""
+    """A decision about a candidate."""
 
     feedbackIds: list[Id] = Field(max_length=candidates.MAX_IDS, strict=False)  # noqa: N815 - the API's name.
     action: Literal["applied", "dismissed"]
@@ -82,12 +82,11 @@ class GoldenItem(CamelCase):
     baselineRejected: bool  # noqa: N815 - the same.
     recordedIsRight: bool  # noqa: N815 - the same.
     expected: dict[str, Any] | None
-    revision: int = Field(description="How often its expectations were changed.")
+    revision: int = Field(description="Number of changes to its expectations.")
 
 
 class PastExpectations(Answer):
-    """One revision. `before` has what the golden was held to until then, with the keys `expected`, `baseline_rejected`
-    and `recorded_is_right` that it had."""
+    """One revision. `before` has the earlier `expected`, `baseline_rejected` and `recorded_is_right`."""
 
     number: int
     at: Moment
@@ -102,9 +101,9 @@ class GoldenDetail(GoldenItem):
 
 
 class NewlyGolden(GoldenItem):
-    """A golden that has just become one."""
+    """The new golden."""
 
-    updated: int = Field(description="How many of `feedbackIds` were pending in this workspace, and are applied now.")
+    updated: int = Field(description="How many pending rows of `feedbackIds` were applied.")
 
 
 class GoldenPage(Answer):
@@ -113,46 +112,44 @@ class GoldenPage(Answer):
 
 
 class SetQuery(Page):
-    set: SetName | None = Field(None, description="Only those of this set.")
+    set: SetName | None = Field(None, description="Only this set.")
 
 
 class NewGolden(Body):
-    """A completed session that shall be what others are measured against."""
+    """The completed session to promote."""
 
     sessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
-    set: SetName | None = Field(None, description="A slug; `default` if left out.")
+    set: SetName | None = Field(None, description="A slug. Defaults to `default`.")
     note: str | None = Field(None, max_length=eval_golden.MAX_NOTE_CHARS)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
     feedbackIds: list[Id] = Field(  # noqa: N815 - the same.
-        [], max_length=candidates.MAX_IDS, strict=False, description="Pending complaints that this settles."
+        [], max_length=candidates.MAX_IDS, strict=False, description="Pending feedback to apply."
     )
     expected: dict[str, Any] | None = Field(
-        None, description="What should have happened: answer, mentions, must_not_mention, calls, no_calls, effects."
+        None, description="The expected behaviour: answer, mentions, must_not_mention, calls, no_calls, effects."
     )
-    recorded_is_right: bool = Field(False, description="The complaint was wrong; the recorded run is right.")
-    confirm_incomplete: bool = Field(False, description="Promote although an answer was cut off by a length limit.")
+    recorded_is_right: bool = Field(False, description="The recorded run is right despite complaints.")
+    confirm_incomplete: bool = Field(False, description="Promote even though a length limit cut off an answer.")
 
 
 class GoldenChange(Body):
-    """What to change; what is left out stays."""
+    """Fields to change. Omitted fields stay the same."""
 
     set: SetName = Field(default_factory=str)
     note: str | None = Field(None, max_length=eval_golden.MAX_NOTE_CHARS)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
     expected: dict[str, Any] | None = Field(
-        None, description="What should have happened, as for a new golden. Null or {}: the recording counts again."
+        None, description="The expected behaviour, as for a new golden. Null or {} goes back to the recording."
     )
-    recorded_is_right: bool = Field(False, description="The recorded run is right, despite complaints about it.")
+    recorded_is_right: bool = Field(False, description="The recorded run is right despite complaints about it.")
     reason: str | None = Field(None, max_length=MAX_REASON_CHARS, description="Why the expectations change.")
-    revision: int | None = Field(
-        None, ge=0, description="The `revision` that you read; 409 when there is a newer one by now."
-    )
+    revision: int | None = Field(None, ge=0, description="The `revision` you read. 409 if there is a newer one.")
 
 
 @admin_route("GET", "/api/admin/evals/candidates")
 def list_candidates(query: CandidateQuery) -> CandidateList:
-    """List candidates. Pending complaints about responses and sessions, brought together by agent and first request;
-    those with most complaints first."""
+    """List candidates. Prompts with pending negative feedback, grouped by agent and first message, most complaints
+    first."""
     found = candidates.list_candidates(actor=g.actor, limit=query.limit, cursor=query.cursor)
     return CandidateList.model_validate(found)
 
@@ -163,21 +160,21 @@ def list_candidates(query: CandidateQuery) -> CandidateList:
     status=202,
     idempotent=True,
     also={
-        404: "There is no such session in this workspace.",
-        409: "It is running again already, a session of it completed, nothing of it is pending, or its agent is"
-        " archived or runs elsewhere.",
+        404: "This workspace has no such session.",
+        409: "It is already running again, has completed, has no pending feedback, or its agent is archived or "
+        "external.",
     },
 )
 def run_again(session_id: UUID, body: Body) -> RunAgain:
-    """Run a candidate again. For a candidate whose sessions failed: a session with the same prompt on the agent's
-    current version, by the key's person. Once it completed, it is the candidate's `representativeSessionId`."""
+    """Run a candidate again. Starts a session with the same prompt on the agent's current version, for a candidate
+    whose sessions failed. Once completed, it becomes the candidate's `representativeSessionId`."""
     session = candidates.run_again(session_id, actor=g.actor)
     return RunAgain(sessionId=session.id, status=session.status)
 
 
 @admin_route("PATCH", "/api/admin/evals/candidates")
 def resolve_candidates(body: Resolution) -> Resolved:
-    """Settle a group of complaints. Only rows that are still pending move; `updated` says how many."""
+    """Resolve a candidate. Only pending rows change. `updated` says how many."""
     moved = candidates.resolve_group(body.feedbackIds, body.action, actor=g.actor, notes=body.notes)
     return Resolved(updated=len(moved))
 
@@ -195,16 +192,15 @@ def list_goldens(query: SetQuery) -> GoldenPage:
     status=201,
     idempotent=True,
     also={
-        404: "There is no such session in this workspace.",
-        409: "Golden already, a replay, not completed, cut off without `confirm_incomplete`, or all of `feedbackIds`"
-        " were settled by someone else.",
-        422: "Nobody said anything in the session.",
+        404: "This workspace has no such session.",
+        409: "The session is already golden, a replay, not completed, or cut off without `confirm_incomplete`; "
+        "or someone else resolved all of `feedbackIds`.",
+        422: "The session has no messages.",
     },
 )
 def promote(body: NewGolden) -> NewlyGolden:
-    """Promote a session. Freezes the session with everything that went into it. With `feedbackIds` the complaints are
-    applied in the same transaction; `updated` says how many. Ids that are unknown here, or were settled before, are
-    passed over."""
+    """Promote a session. Freezes the session with its knowledge and inputs. Applies the pending rows of
+    `feedbackIds` in the same transaction and ignores other IDs. `updated` says how many were applied."""
     rest = {to_snake(name): value for name, value in body if name not in ("sessionId", "set")}
     given = promotion.Promotion(set_name=body.set, **rest)
     done = promotion.promote_session(body.sessionId, given, actor=g.actor)
@@ -214,24 +210,24 @@ def promote(body: NewGolden) -> NewlyGolden:
 
 @admin_route("GET", "/api/admin/evals/golden/<uuid:session_id>")
 def read_golden(session_id: UUID) -> GoldenDetail:
-    """Read a golden, with what it was held to before."""
+    """Get a golden with its past expectations."""
     return _golden(session_id)
 
 
 @admin_route(
     "PATCH",
     "/api/admin/evals/golden/<uuid:session_id>",
-    also={409: "The expectations were changed since `revision`, or too often to keep their history."},
+    also={409: "The expectations changed since `revision`, or reached the maximum number of revisions."},
 )
 def change_golden(session_id: UUID, body: GoldenChange) -> GoldenDetail:
-    """Change a golden. Its set, note and criteria, and what it is held to: `expected` or `recorded_is_right` writes a
+    """Update a golden. Changes its set, note, criteria or expectations. `expected` and `recorded_is_right` create a
     revision. Nothing else about a golden ever changes."""
     given = body.model_dump(exclude_unset=True)
     about: dict[str, Any] = {name: given.pop(name) for name in ("set", "note", "criteriaSetId") if name in given}
     if "expected" in given or "recorded_is_right" in given:
         revisions.revise_expectations(session_id, Revision(**given), actor=g.actor)
     elif given:
-        raise Invalid.of(dict.fromkeys(given, "It goes with `expected` or `recorded_is_right`."))
+        raise Invalid.of(dict.fromkeys(given, "Send it with `expected` or `recorded_is_right`."))
     if about or not given:
         eval_golden.edit_golden(session_id, about, actor=g.actor)
     return _golden(session_id)
@@ -245,7 +241,7 @@ def _golden(session_id: UUID) -> GoldenDetail:
 
 @admin_route("DELETE", "/api/admin/evals/golden/<uuid:session_id>", status=204)
 def revoke(session_id: UUID) -> None:
-    """Revoke a golden. The session stays. Revoking twice is fine."""
+    """Revoke a golden. The session stays. Safe to repeat."""
     eval_golden.revoke_golden(session_id, actor=g.actor)
 
 
@@ -258,7 +254,7 @@ class ComparedDimension(Answer):
 
 
 class Divergence(Answer):
-    """One difference. The sequences are those of the events it was found in."""
+    """One difference, with the sequence numbers of its events."""
 
     dimension: str
     path: str
@@ -271,7 +267,7 @@ class Divergence(Answer):
 
 
 class ComparisonAnswer(Answer):
-    """A verdict. `passed` and `overall_accuracy` are null where nothing could be judged."""
+    """A verdict. `passed` and `overall_accuracy` are null if nothing could be judged."""
 
     session_type: str
     verdict: Literal["pass", "fail", "flaky", "errored", "unknown"]
@@ -280,7 +276,7 @@ class ComparisonAnswer(Answer):
     overall_accuracy: float | None
     dimensions: dict[str, ComparedDimension]
     divergences: list[Divergence]
-    effects: dict[str, list[dict[str, Any]]] = Field(description="What each side changed.")
+    effects: dict[str, list[dict[str, Any]]] = Field(description="Records each side changed.")
     drift: dict[str, Any] | None
     drifted: bool
     left_recording: bool
@@ -289,7 +285,7 @@ class ComparisonAnswer(Answer):
 
 
 class Pair(Body):
-    """The session that is right, and the one in question."""
+    """The golden session, and the one to compare with it."""
 
     goldenSessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
     replaySessionId: Id = Field(strict=False)  # noqa: N815 - the same.
@@ -297,6 +293,6 @@ class Pair(Body):
 
 @admin_route("POST", "/api/admin/evals/compare", also={404: "One of the sessions is not in this workspace."})
 def compare(body: Pair) -> ComparisonAnswer:
-    """Compare two sessions. Any two sessions; the first need not be golden. Nothing is stored."""
+    """Compare two sessions. The first doesn't have to be golden. Nothing is stored."""
     found = eval_compare.compare_sessions(body.goldenSessionId, body.replaySessionId, actor=g.actor)
     return ComparisonAnswer(**found.as_json())

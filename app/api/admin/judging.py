@@ -1,4 +1,4 @@
-"""Judged replays over the API: overrule the judge, and check it with blind labels."""
+"""Judged replays over the API: overrule the judge, check it with blind labels."""
 
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ Reason = Field(min_length=1, max_length=overrules.MAX_REASON)
 
 
 class Overruling(Body):
-    """What a judged dimension should be, and why."""
+    """The right score of a judged dimension, and the reason."""
 
     dimension: str = Field(min_length=1, max_length=256)
     passed: bool
@@ -24,7 +24,7 @@ class Overruling(Body):
 
 
 class JudgedReplay(Answer):
-    """A replay's verdict and its rubric."""
+    """A replay's verdict and rubric."""
 
     verdict: str
     passed: bool | None
@@ -34,7 +34,7 @@ class JudgedReplay(Answer):
 
 
 class OverruleItem(Answer):
-    """An overruled judgement. `judge` is what the judge had said."""
+    """An overruled judgement. `judge` is the judge's own score."""
 
     id: UUID
     replay_session_id: UUID = Field(validation_alias="session_id")
@@ -50,14 +50,14 @@ class OverruleItem(Answer):
 
 
 class OverruleList(Answer):
-    """Overruled judgements, the newest first."""
+    """Overruled judgements, newest first."""
 
     items: list[OverruleItem]
     next_cursor: str | None
 
 
 class NewLabel(Body):
-    """What a person says of a judged dimension of a replay, before they see what the judge said."""
+    """A person's blind score for a judged dimension of a replay."""
 
     replay_session_id: Id = Field(strict=False)
     dimension: str = Field(min_length=1, max_length=256)
@@ -65,20 +65,20 @@ class NewLabel(Body):
 
 
 class AgreementAnswer(Answer):
-    """How far a judge agrees with people. `kappa` is null below 20 labels and where all labels are of one class."""
+    """A judge's agreement with people. `kappa` is null below 20 labels or if all labels are the same."""
 
     labels: int
     agreed: int
     kappa: float | None
     low: float | None
     high: float | None
-    needed: int = Field(MIN_LABELS, description="How many blind labels there must be at least.")
+    needed: int = Field(MIN_LABELS, description="Minimum number of blind labels.")
     reliable: bool
     summary: str
 
 
 class LabelAnswer(Answer):
-    """A label beside the judge's verdict, and the judge's agreement with people so far."""
+    """Your label next to the judge's, and the judge's agreement so far."""
 
     id: UUID
     dimension: str
@@ -90,18 +90,18 @@ class LabelAnswer(Answer):
 
 
 class JudgeItem(Answer):
-    """A model that judges by a criteria set."""
+    """A model that judges with a criteria set."""
 
     criteria_set_id: UUID
     criteria: str
     model: str | None
     judged: int
-    overruled: int = Field(description="Judgements that an admin overruled. They never count for the agreement.")
+    overruled: int = Field(description="Judgements an admin overruled. They don't count towards agreement.")
     agreement: AgreementAnswer
 
 
 class JudgeList(Answer):
-    """All judges of the workspace."""
+    """The workspace's judges."""
 
     items: list[JudgeItem]
 
@@ -109,10 +109,10 @@ class JudgeList(Answer):
 @admin_route(
     "POST",
     "/api/admin/evals/judgements/<uuid:session_id>/overrule",
-    also={409: "It says so already, its run is under way, or the judge said nothing."},
+    also={409: "It already has this score, its run is still going, or there is no judgement."},
 )
 def overrule(session_id: UUID, body: Overruling) -> JudgedReplay:
-    """Overrule the judge on one dimension of a replay. The verdict never gets better than the comparison's."""
+    """Overrule a judgement. Changes one dimension of a replay. The verdict never gets better than the comparison's."""
     result = overrules.overrule_judgement(
         session_id, body.dimension, passed=body.passed, reason=body.reason, actor=g.actor
     )
@@ -128,7 +128,7 @@ def list_overruled(query: Page) -> OverruleList:
 
 @admin_route("GET", "/api/admin/evals/judge-labels")
 def list_judges() -> JudgeList:
-    """List judges with their agreement with blind labels."""
+    """List judges and their agreement with people."""
     found = labels.list_judges(actor=g.actor)
     return JudgeList(items=[JudgeItem(**{**vars(one), "agreement": _agreement(one.agreement)}) for one in found])
 
@@ -137,10 +137,10 @@ def list_judges() -> JudgeList:
     "POST",
     "/api/admin/evals/judge-labels",
     status=201,
-    also={404: "Nothing of this replay was judged.", 409: "You labelled it before, or it was overruled."},
+    also={404: "This replay has no judgement.", 409: "You already labelled it, or it was overruled."},
 )
 def add_label(body: NewLabel) -> LabelAnswer:
-    """Label a judged dimension. A label is kept once and never changed."""
+    """Label a judged dimension. A label can't be changed."""
     made = labels.add_label(body.replay_session_id, body.dimension, passed=body.passed, actor=g.actor)
     agreement = labels.agreement_of(made.criteria_set_id, made.model, actor=g.actor)
     shown = ("id", "dimension", "passed", "judge_passed", "judge_score", "judge_reason")

@@ -1,4 +1,4 @@
-"""Proofs of knowledge rows over the API: started, and read until they are done."""
+"""Proofs of knowledge rows over the API: start and read."""
 
 from typing import Any, Literal
 from uuid import UUID
@@ -23,20 +23,20 @@ class NewProof(Body):
         None,
         ge=1,
         le=MAX_TRIALS,
-        description="How often each golden is replayed on each side; the majority decides. By default 1 where the"
-        " offline model answers, else 3.",
+        description="Replays per golden on each side. The majority decides. Defaults to 1 with the offline "
+        "model, else 3.",
     )
 
 
 class ProofStarted(Answer):
-    """The runs with the row and without it; none where no golden can be replayed."""
+    """The runs with and without the row. Empty if no golden can be replayed."""
 
     id: UUID
     run_ids: list[UUID]
 
 
 class UsageAnswer(Answer):
-    """What runs took. `cost` is in dollars, null where that of a replay is not known."""
+    """Usage of the runs. `cost` is in dollars, null if unknown for any replay."""
 
     input_tokens: int
     output_tokens: int
@@ -45,8 +45,8 @@ class UsageAnswer(Answer):
 
 
 class ProofAnswer(Answer):
-    """What a row is worth. `fixed` and `broken` are goldens, `n` counts those that exercise the row and have a verdict
-    on both sides."""
+    """The result of a proof. `fixed` and `broken` are goldens. `n` counts goldens that exercise the row and have a
+    verdict on both sides."""
 
     status: Literal["running", "done", "none"]
     id: UUID | None = None
@@ -54,18 +54,22 @@ class ProofAnswer(Answer):
     fixed: list[UUID] = []
     broken: list[UUID] = []
     unchanged: int = 0
-    undecided: int = Field(0, description="Goldens that exercise it, and could not be judged on both sides.")
+    undecided: int = Field(0, description="Goldens that exercise the row but lack a verdict on one side.")
     lift: float | None = None
     low: float | None = None
     high: float | None = None
-    agent_version_id: UUID | None = Field(None, description="The version that was replayed, if it was only one.")
+    agent_version_id: UUID | None = Field(None, description="The replayed version, if there was only one.")
     agent_version_ids: list[UUID] = []
     stale: bool = False
-    stale_because: list[Literal["row", "agent", "goldens"]] = Field([], description="What changed since.")
-    gate: str | None = Field(None, description="Under the gate `proved`: why the row stays proposed.")
-    replayed: int = Field(0, description="How many goldens were replayed.")
+    stale_because: list[Literal["row", "agent", "goldens"]] = Field([], description="What has changed since the proof.")
+    gate: str | None = Field(None, description="With the gate `proved`, why the row stays proposed.")
+    replayed: int = Field(0, description="Number of replayed goldens.")
     left_out: dict[str, int] = Field(
-        {}, description="Goldens in scope that were not: `elsewhere`, with a `rejected` baseline, or `further` ones."
+        {},
+        description=(
+            "Goldens in scope that were not replayed: `elsewhere` (external agent), `rejected` (bad "
+            "baseline) or `further` (over the limit)."
+        ),
     )
     trials: int | None = None
     row_version: int | None = None
@@ -84,15 +88,15 @@ class ProofAnswer(Answer):
     also={409: "The row was deleted."},
 )
 def start_proof(row_id: UUID, body: NewProof) -> ProofStarted:
-    """Prove a knowledge row. The goldens in its scope are replayed with it and without it, on the current versions of
-    their agents. While a proof of the row is under way, that one is answered."""
+    """Prove a knowledge row. Replays the goldens in its scope with and without it, on current agent versions.
+    Returns the running proof if there is one."""
     proof = proof_start.start_proof(row_id, actor=g.actor, trials=body.trials)
     return ProofStarted(id=proof.id, run_ids=[one for one in (proof.with_run_id, proof.without_run_id) if one])
 
 
 @admin_route("GET", "/api/admin/shared-context/<uuid:row_id>/proof")
 def read_proof(row_id: UUID) -> ProofAnswer:
-    """Read the proof of a knowledge row: the one under way, else the newest that is done."""
+    """Get a knowledge row's proof. The running one, or the newest finished one."""
     row = knowledge_lists.get_row(row_id, actor=g.actor).row
     known = knowledge_proofs.proofs_of_row(row.id, actor=g.actor)
     proof = known.running or known.done

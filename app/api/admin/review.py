@@ -1,4 +1,4 @@
-"""Reviews over the API: started, followed, listed; and the patterns that they found."""
+"""Reviews over the API: start, follow, list, and the patterns they found."""
 
 from typing import Any, Literal
 from uuid import UUID
@@ -14,13 +14,13 @@ from app.services.review.pattern_figures import PatternFilters
 
 
 class NewReview(Body):
-    """What to review: all that is pending."""
+    """Options of a review."""
 
-    dry_run: bool = Field(False, description="Say what it would do, and change nothing.")
+    dry_run: bool = Field(False, description="Return what it would do, without changing anything.")
 
 
 class ReviewStarted(Answer):
-    """The session that carries it out, which is also the id of the review."""
+    """The review's session. Its ID is the review's ID."""
 
     id: UUID
     session_id: UUID
@@ -28,7 +28,7 @@ class ReviewStarted(Answer):
 
 
 class ReviewAnswer(Answer):
-    """A review. It is known by its session."""
+    """A review, identified by its session."""
 
     id: UUID
     session_id: UUID
@@ -36,16 +36,16 @@ class ReviewAnswer(Answer):
     error: str | None
     trigger: str
     dry_run: bool
-    model: str | None = Field(description="The model that decided; null without one.")
-    total: int = Field(description="How many rows it began with.")
+    model: str | None = Field(description="The model that decided. Null without a model.")
+    total: int = Field(description="Number of rows at the start.")
     considered: int
     patterns: int
-    proposed: list[UUID] = Field(description="Rules that it proposed.")
-    merged: list[UUID] = Field(description="Rules that got more signals.")
+    proposed: list[UUID] = Field(description="Number of proposed rules.")
+    merged: list[UUID] = Field(description="Number of existing rules that gained feedback.")
     dismissed: int
     left_pending: int
-    refused: list[dict[str, Any]] = Field(description="What was tried and not allowed, each with `what` and `why`.")
-    decisions: list[dict[str, Any]] = Field([], description="What a dry run would do.")
+    refused: list[dict[str, Any]] = Field(description="Refused actions, each with `what` and `why`.")
+    decisions: list[dict[str, Any]] = Field([], description="What the dry run would do.")
     created_at: Moment
     finished_at: Moment | None
 
@@ -55,9 +55,9 @@ class ReviewPage(Answer):
     next_cursor: str | None
 
 
-@admin_route("POST", "/api/admin/review/runs", status=202, idempotent=True, also={409: "A review is under way."})
+@admin_route("POST", "/api/admin/review/runs", status=202, idempotent=True, also={409: "A review is already running."})
 def start_review(body: NewReview) -> ReviewStarted:
-    """Review what is pending, whether reviews are turned on or not."""
+    """Start a review. Reviews all pending feedback, even if scheduled reviews are off."""
     session_id = runs.start_review(actor=g.actor, dry_run=body.dry_run)
     return ReviewStarted(id=session_id, session_id=session_id, status="pending")
 
@@ -71,7 +71,7 @@ def list_reviews(query: Page) -> ReviewPage:
 
 @admin_route("GET", "/api/admin/review/runs/<uuid:session_id>")
 def get_review(session_id: UUID) -> ReviewAnswer:
-    """Read a review. While it is under way it says how far it is."""
+    """Get a review. Shows its progress while it runs."""
     found = _describe(runs.get_review(session_id, actor=g.actor))
     return ReviewAnswer.model_validate(found | {"decisions": runs.list_decisions(session_id, actor=g.actor)})
 
@@ -81,7 +81,7 @@ def _describe(review: runs.Review) -> dict[str, Any]:
 
 
 class PatternAnswer(Answer):
-    """Feedback that complains about the same thing."""
+    """A group of feedback with the same complaint."""
 
     id: UUID
     label: str
@@ -90,18 +90,18 @@ class PatternAnswer(Answer):
     count: int
     first_seen: Moment
     last_seen: Moment
-    shared_context_id: UUID | None = Field(description="The rule that was proposed for it.")
-    proposal_state: str | None = Field(description="How far that rule is.")
+    shared_context_id: UUID | None = Field(description="The rule proposed for it.")
+    proposal_state: str | None = Field(description="The rule's state.")
     severity: Literal["high", "medium", "low"] = Field(
-        description="high: unsafe, flagged by an admin or fails a golden · medium: three people or more."
+        description="`high` is unsafe, flagged by an admin or failing a golden. `medium` is three or more people."
     )
     people: int
     sessions: int
-    open: int = Field(description="How many of its rows are pending or reviewed.")
-    agents: list[str] = Field(description="Slugs of agents with their versions, such as `deal-analyst v3`.")
-    weeks: list[int] = Field(description="How many rows each of the last twelve weeks brought, the oldest first.")
-    active_since: Moment | None = Field(description="Since when its rule is active.")
-    returned: int = Field(description="How many rows came after that.")
+    open: int = Field(description="Number of pending or reviewed rows.")
+    agents: list[str] = Field(description="Agent slugs with versions, such as `deal-analyst v3`.")
+    weeks: list[int] = Field(description="Rows per week for the last twelve weeks, oldest first.")
+    active_since: Moment | None = Field(description="When its rule became active.")
+    returned: int = Field(description="Number of rows since then.")
 
 
 class PatternPage(Answer):
@@ -115,6 +115,6 @@ class PatternQuery(Page):
 
 @admin_route("GET", "/api/admin/patterns")
 def list_patterns(query: PatternQuery) -> PatternPage:
-    """List patterns of feedback. Last seen first."""
+    """List feedback patterns. Last seen first."""
     page, filters = paging.Page(query.limit, query.cursor), PatternFilters(agent_id=query.agent_id)
     return PatternPage.model_validate(pattern_figures.list_patterns(filters, page, actor=g.actor))

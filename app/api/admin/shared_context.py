@@ -1,4 +1,4 @@
-"""Knowledge over the API: listed, written, changed with a version, deleted to a tombstone."""
+"""Knowledge over the API: list, create, update, delete."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -25,62 +25,63 @@ Reason = Annotated[str, Field(max_length=2000)]
 
 
 class NewKnowledge(Body):
-    """One thing that agents should know."""
+    """A new knowledge row."""
 
     type: Kind
-    content: Content = Field(description="The rule, in a sentence or two that an agent can follow.")
+    content: Content = Field(description="The rule, in one or two sentences.")
     context: When | None = Field(None, description="When it applies.")
-    agent_id: Id | None = Field(None, description="Only for this agent; the whole workspace when left out.")
-    entity_type_id: Id | None = Field(None, description="Only for records of this type; any when left out.")
-    pinned: bool = Field(False, description="Whether it goes before all others of its type.")
-    source_feedback_id: Id | None = Field(None, description="The clearest signal behind it.")
-    feedback_ids: list[Id] = Field([], max_length=200, description="All signals behind it.")
+    agent_id: Id | None = Field(None, description="Limits the row to this agent. Defaults to the whole workspace.")
+    entity_type_id: Id | None = Field(None, description="Limits the row to this entity type. Defaults to all.")
+    pinned: bool = Field(False, description="Puts the row before all others of its type.")
+    source_feedback_id: Id | None = Field(None, description="The clearest feedback row behind it.")
+    feedback_ids: list[Id] = Field([], max_length=200, description="All feedback rows behind it.")
 
 
 class KnowledgeChange(Body):
-    """What to change; what is left out stays. `null` clears a condition or widens the scope."""
+    """Fields to change. Omitted fields stay the same. `null` clears a condition or widens the scope."""
 
-    content: Content | None = Field(None, description="Its new words; send `version` too.")
-    context: When | None = Field(None, description="When it applies from now on; send `version` too.")
+    content: Content | None = Field(None, description="The new text. Send `version` too.")
+    context: When | None = Field(None, description="The new condition. Send `version` too.")
     type: Kind | None = None
-    agent_id: Id | None = Field(None, description="The agent it is for; null for all.")
-    entity_type_id: Id | None = Field(None, description="The entity type it is for; null for any.")
+    agent_id: Id | None = Field(None, description="The agent it is for. Null means all agents.")
+    entity_type_id: Id | None = Field(None, description="The entity type it is for. Null means all types.")
     pinned: bool | None = None
     active: bool | None = Field(
-        None, description="true approves or brings back, false takes out of use and needs a reason."
+        None, description="True approves or reactivates the row. False deactivates it and needs a reason."
     )
-    reason: Reason | None = Field(None, description="Why; kept in the history.")
+    reason: Reason | None = Field(None, description="The reason, kept in the history.")
     override_reason: Reason | None = Field(
         None,
-        description="Why it is brought into use although its proof broke a golden or a check found that it addresses"
-        " the model; kept.",
+        description="The reason to activate it despite a broken golden or a failed check. Kept in the history.",
     )
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        None, description="The version that was read. If someone changed the row since, nothing is changed."
+        None, description="The version you read. 409 if the row has changed since."
     )
 
 
 class KnowledgeQuery(Page):
     type: Kind | None = None
-    state: State | None = Field(None, description="All but deleted ones when left out.")
-    agent: str | None = Field(None, max_length=120, description="Slug of an agent: what is for that agent alone.")
-    entity_type: str | None = Field(None, max_length=120, description="Slug of an entity type: what is for it alone.")
-    harmful: Literal["yes", "no"] | None = Field(None, description="Whether it is flagged as harmful.")
-    q: str | None = Field(None, max_length=200, description="Words that it should have.")
+    state: State | None = Field(None, description="Defaults to all except deleted.")
+    agent: str | None = Field(None, max_length=120, description="Only rows for the agent with this slug.")
+    entity_type: str | None = Field(None, max_length=120, description="Only rows for the entity type with this slug.")
+    harmful: Literal["yes", "no"] | None = Field(
+        None, description=("Only rows that are, or are not, flagged as harmful.")
+    )
+    q: str | None = Field(None, max_length=200, description="Words to search for.")
 
 
 class FindingAnswer(Answer):
-    """What a check found: the reason quotes the words, the fix says what would put it right."""
+    """A finding of a check. The reason quotes the text, the fix says what to change."""
 
     check: Check
     reason: str
     fix: str
-    other_id: UUID | None = Field(description="The row that it clashes with.")
+    other_id: UUID | None = Field(description="The conflicting row.")
 
 
 class AttributionAnswer(Answer):
-    """Sessions of the last 90 days with the row and without it, in its scope, and how many of either got negative
-    feedback from people. Observed, not proved. The figures need 30 sessions on each side."""
+    """Sessions in scope in the last 90 days with and without the row, and how many got negative feedback. Observed,
+    not proved. Null below 30 sessions on either side."""
 
     exposed: int
     exposed_negative: int
@@ -88,10 +89,10 @@ class AttributionAnswer(Answer):
     unexposed_negative: int
     rate_with: float | None
     rate_without: float | None
-    difference: float | None = Field(description="The negative rate with it minus the rate without it.")
-    low: float | None = Field(description="The lower end of its 95 % interval.")
+    difference: float | None = Field(description="Negative rate with the row minus the rate without it.")
+    low: float | None = Field(description="Lower end of the 95% interval.")
     high: float | None
-    harmful: bool = Field(description="20 exposures or more, and the lower end is above 0.")
+    harmful: bool = Field(description="At least 20 exposures, and the lower end is above 0.")
 
 
 class KnowledgeItem(Answer):
@@ -124,15 +125,15 @@ class KnowledgeItem(Answer):
     attribution: AttributionAnswer
     created_at: Moment
     updated_at: Moment
-    kind: Literal["new", "change", "retire"] = Field(description="What a proposal asks for.")
-    target_id: UUID | None = Field(description="The row that a proposal would change or retire.")
+    kind: Literal["new", "change", "retire"] = Field(description="The kind of proposal.")
+    target_id: UUID | None = Field(description="The row a proposal would change or retire.")
     retire_reason: str | None
-    feedback_ids: list[UUID] = Field([], description="All signals behind it.")
-    findings: list[FindingAnswer] = Field([], description="What the checks say. In a list, of proposals only.")
+    feedback_ids: list[UUID] = Field([], description="All feedback rows behind it.")
+    findings: list[FindingAnswer] = Field([], description="Findings of the checks. In lists, only for proposals.")
 
 
 class KnowledgePage(Answer):
-    """Some of them, last changed first."""
+    """One page, last changed first."""
 
     items: list[KnowledgeItem]
     next_cursor: str | None
@@ -150,14 +151,14 @@ class SignalBehind(Answer):
 
 
 class KnowledgeRead(KnowledgeItem):
-    """A row with the newest 100 signals behind it."""
+    """A row with the newest 100 feedback rows behind it."""
 
     feedback: list[SignalBehind]
 
 
 @admin_route("GET", "/api/admin/shared-context")
 def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
-    """List knowledge. Last changed first. Deleted rows come only when `state=deleted` asks for them."""
+    """List knowledge. Last changed first. Deleted rows are only returned for `state=deleted`."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = knowledge_lists.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     signals = knowledge_lists.signal_ids_of([row.id for row in found.items], actor=g.actor)
@@ -176,18 +177,18 @@ def _describe(row: KnowledgeRow, signals: list[UUID], findings: list[Finding]) -
     "/api/admin/shared-context",
     status=201,
     idempotent=True,
-    also={409: "An active row of this type says the same in the same scope."},
+    also={409: "An active row of this type and scope has the same text."},
 )
 def add_knowledge(body: NewKnowledge) -> KnowledgeItem:
-    """Write a knowledge row. It is active at once and in the next prompt of every agent in its scope. `findings` is
-    what the checks say of it; they do not stop it, except that characters which nobody sees are refused."""
+    """Create a knowledge row. It is active at once and goes into the next prompt of every agent in its scope.
+    `findings` lists what the checks found. Only invisible characters are refused."""
     row = knowledge_rows.add_row(knowledge_rows.NewRow(**body.model_dump()), actor=g.actor)
     return KnowledgeItem.model_validate(_read_checked(row.id))
 
 
 @admin_route("GET", "/api/admin/shared-context/<uuid:row_id>")
 def read_knowledge(row_id: UUID) -> KnowledgeRead:
-    """Read one knowledge row. With the feedback behind it and what the checks say of it now."""
+    """Get a knowledge row. Includes the feedback behind it and current findings."""
     return KnowledgeRead.model_validate(_read_checked(row_id))
 
 
@@ -195,14 +196,14 @@ def read_knowledge(row_id: UUID) -> KnowledgeRead:
     "PATCH",
     "/api/admin/shared-context/<uuid:row_id>",
     also={
-        409: "Someone changed it first (`current` is what it says now), its state does not allow this, its proof broke"
-        " goldens (`broken`), or a check of a proposal is not answered (`findings`)."
+        409: "Someone else changed it first (see `current`), its state doesn't allow this, its proof broke "
+        "goldens (`broken`), or a failed check needs an answer (`findings`)."
     },
 )
 def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeItem:
-    """Change a knowledge row. Words, kind, scope, pin and whether it is in use. `version` is needed for new words;
-    deactivating needs a `reason`. Deciding about a proposed row decides about the feedback behind it; of two who decide
-    at once, the second is refused."""
+    """Update a knowledge row. Changes text, type, scope, pin or state. New text needs `version`, deactivating needs
+    a `reason`. Deciding a proposal also decides the feedback behind it. If two people decide at once, the second is
+    refused."""
     sent = body.model_dump(include=body.model_fields_set)
     changes = {name: sent[name] for name in knowledge_rows.EDITABLE if name in sent}
     _check_change(sent, changes)
@@ -223,7 +224,7 @@ def _decide(row_id: UUID, body: KnowledgeChange, changes: dict[str, Any]) -> Non
             override_reason=body.override_reason,
         )  # fmt: skip
     elif changes:
-        raise Invalid("Send new words or active false, not both; what is rejected is not edited.")
+        raise Invalid("Send new text or `active: false`, not both.")
     elif not (body.reason or "").strip():
         raise Invalid.of({"reason": "Say why."})
     else:
@@ -243,27 +244,27 @@ def _change(row_id: UUID, body: KnowledgeChange, changes: dict[str, Any]) -> Non
 def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
     empty = next((name for name in ("content", "type", "pinned", "active") if sent.get(name, True) is None), None)
     if empty:
-        raise Invalid.of({empty: "null is no value for it; leave it out."})
+        raise Invalid.of({empty: "This can't be null. Leave it out."})
     if {"content", "context"} & changes.keys() and sent.get("version") is None:
-        raise Invalid.of({"version": "New words need the version that was read."})
+        raise Invalid.of({"version": "Send the version you read with new text."})
     if not changes and "active" not in sent:
-        raise Invalid("There is nothing to change; send at least one field.")
+        raise Invalid("Send at least one field to change.")
 
 
 class MergeInto(Body):
-    """Where the signals of a proposal go."""
+    """The row to merge a proposal into."""
 
-    into: Id = Field(description="The active row whose words stay.")
-    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(None, description="The version that was read.")
+    into: Id = Field(description="The active row that keeps its text.")
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(None, description="The version you read.")
 
 
 @admin_route(
     "POST",
     "/api/admin/shared-context/<uuid:row_id>/merge",
-    also={409: "It is no proposal any more, someone changed it first, or the other row is not active."},
+    also={409: "The row is no longer a proposal, someone else changed it first, or the other row isn't active."},
 )
 def merge_knowledge(row_id: UUID, body: MergeInto) -> KnowledgeItem:
-    """Merge a proposal into an active row. Its signals join that row and are applied. Answers the row that stays."""
+    """Merge a proposal into an active row. Its feedback moves to that row and is applied. Returns the active row."""
     version = body.version or proposals.get_model(row_id, actor=g.actor).version
     knowledge_rows.merge_row(row_id, body.into, actor=g.actor, version=version)
     return KnowledgeItem.model_validate(_read_checked(body.into))
@@ -271,8 +272,7 @@ def merge_knowledge(row_id: UUID, body: MergeInto) -> KnowledgeItem:
 
 @admin_route("DELETE", "/api/admin/shared-context/<uuid:row_id>", status=204)
 def delete_knowledge(row_id: UUID) -> None:
-    """Delete a knowledge row. It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is
-    deleting once."""
+    """Delete a knowledge row. It never goes into a prompt again. Its history stays. Safe to repeat."""
     knowledge_rows.set_state(row_id, "deleted", actor=g.actor)
 
 

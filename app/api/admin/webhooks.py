@@ -1,4 +1,4 @@
-"""Webhooks over the API: where a workspace sends its events."""
+"""Webhooks over the API."""
 
 from typing import Annotated, Literal, get_args
 from uuid import UUID
@@ -15,17 +15,19 @@ Format = Literal["json", "slack"]
 
 
 class NewWebhook(Body):
-    """Where to send which events."""
+    """A new webhook."""
 
     url: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
-        description="A public address, or one that the operator allows. It is not shown again."
+        description="A public address, or one the operator allows. It isn't shown again."
     )
-    events: list[Event] = Field(list(get_args(Event)), min_length=1, max_length=4, description="All when left out.")
-    format: Format = Field("json", description="`slack` for Slack's incoming webhooks and those like them.")
+    events: list[Event] = Field(
+        list(get_args(Event)), min_length=1, max_length=4, description=("Defaults to all events.")
+    )
+    format: Format = Field("json", description="Use `slack` for Slack-compatible webhooks.")
 
 
 class WebhookAnswer(Answer):
-    """A webhook. Of its address only the host is shown."""
+    """A webhook. Only the host of its address is shown."""
 
     id: UUID
     url: str
@@ -33,20 +35,20 @@ class WebhookAnswer(Answer):
     events: list[Event]
     created_at: Moment
     last_status: Literal["pending", "delivered", "failed", "dropped"] | None = Field(
-        description="Of its newest delivery; null before the first."
+        description="Status of the newest delivery. Null before the first."
     )
     last_at: Moment | None
     last_error: str | None
 
 
 class WebhookMade(WebhookAnswer):
-    """A new webhook and the secret that its events are signed with, which is shown this once."""
+    """A new webhook with its signing secret, which is shown only once."""
 
     secret: str
 
 
 class WebhookList(Answer):
-    """All webhooks of the workspace, the newest first."""
+    """The workspace's webhooks, newest first."""
 
     items: list[WebhookAnswer]
     next_cursor: None = None
@@ -54,14 +56,14 @@ class WebhookList(Answer):
 
 @admin_route("GET", "/api/admin/webhooks")
 def list_webhooks(query: Query) -> WebhookList:
-    """List webhooks. With the state of their newest delivery."""
+    """List webhooks. Includes the status of the newest delivery."""
     return WebhookList(items=[WebhookAnswer.model_validate(one) for one in webhook_store.list_webhooks(actor=g.actor)])
 
 
-@admin_route("POST", "/api/admin/webhooks", status=201, also={409: "There are ten webhooks already."})
+@admin_route("POST", "/api/admin/webhooks", status=201, also={409: "The workspace already has ten webhooks."})
 def add_webhook(body: NewWebhook) -> WebhookMade:
-    """Add a webhook. Each event is a POST with `X-Upshot-Signature: t=…,v1=…`: the HMAC-SHA256 of `t`, a dot and the
-    body, with the `secret` of this answer."""
+    """Create a webhook. Events are POSTed with `X-Upshot-Signature: t=…,v1=…`, where `v1` is the HMAC-SHA256 of `t`,
+    a dot and the body, keyed with the returned `secret`."""
     allow = current_app.config["SETTINGS"].outbound_allow
     row = webhook_store.add_webhook(body.url, body.events, body.format, allow=allow, actor=g.actor)
     secret = webhook_store.signing_secret(current_app.config["SECRET_KEY"], row.id)
@@ -71,11 +73,11 @@ def add_webhook(body: NewWebhook) -> WebhookMade:
 
 @admin_route("DELETE", "/api/admin/webhooks/<uuid:webhook_id>", status=204)
 def delete_webhook(webhook_id: UUID) -> None:
-    """Delete a webhook. With its deliveries; what waits is not sent."""
+    """Delete a webhook. Deletes its deliveries too. Waiting events are not sent."""
     webhook_store.delete_webhook(webhook_id, actor=g.actor)
 
 
 @admin_route("POST", "/api/admin/webhooks/<uuid:webhook_id>/test", status=202)
 def test_webhook(webhook_id: UUID) -> None:
-    """Send a test event. It comes within seconds; the list says how it went."""
+    """Send a test event. It arrives within seconds. The list shows its status."""
     webhook_store.queue_test(webhook_id, actor=g.actor)

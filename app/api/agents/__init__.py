@@ -1,4 +1,4 @@
-"""What agents use: sessions, events, imports, context, MCP."""
+"""Routes for agents: sessions, events, imports, context, MCP."""
 
 from flask import Blueprint
 

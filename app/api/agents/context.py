@@ -1,4 +1,4 @@
-"""What an agent should know, for its prompt."""
+"""The knowledge that goes into an agent's prompt."""
 
 from hashlib import sha256
 from uuid import UUID
@@ -20,24 +20,26 @@ class ContextQuery(Query):
     # An empty name is an unknown one: a variable that was not set must not look like an agent without rules of its own.
     keeps_empty = True
 
-    agent: str | None = Field(None, max_length=120, description="The agent's slug: adds what is for it alone.")
-    entity_type: str | None = Field(None, max_length=120, description="Slug of a kind of record, such as `deal`.")
+    agent: str | None = Field(
+        None, max_length=120, description=("The agent's slug. Adds rows that only this agent gets.")
+    )
+    entity_type: str | None = Field(None, max_length=120, description="Slug of an entity type, such as `deal`.")
 
 
 class ContextRow(Answer):
-    """A row that is in the prompt."""
+    """A row in the prompt."""
 
     id: UUID
     type: str
 
 
 class ContextAnswer(Answer):
-    """A part of a prompt, to be put into the instructions as it is; empty when there is no knowledge."""
+    """Text to add to the agent's instructions unchanged. Empty when there is no knowledge."""
 
     prompt: str
-    row_ids: list[UUID] = Field(description="In the order of their lines.")
+    row_ids: list[UUID] = Field(description="In prompt order.")
     rows: list[ContextRow]
-    sha256: str = Field(description="Of the prompt's bytes.")
+    sha256: str = Field(description="SHA-256 of the prompt's bytes.")
 
 
 @route(
@@ -47,13 +49,13 @@ class ContextAnswer(Answer):
     access=("member", "context"),
     answer=ContextAnswer,
     also={
-        304: "Nothing changed since the `ETag` that was sent in `If-None-Match`.",
-        404: "There is no such agent or entity type in this workspace.",
+        304: "Nothing changed since the `ETag` in `If-None-Match`.",
+        404: "This workspace has no such agent or entity type.",
     },
 )
 def read_context(query: ContextQuery) -> Response:
-    """Get the knowledge for a prompt. The best active rows of the workspace, the agent and the entity type. The same
-    rows give the same bytes and the same `ETag`; ask with `If-None-Match` before each run."""
+    """Get the knowledge for a prompt. Returns the best active rows for the workspace, the agent and the entity type.
+    The same rows always give the same bytes and `ETag`. Send `If-None-Match` before each run."""
     agent_id = None if query.agent is None else versions.resolve_agent(query.agent, actor=g.actor).id
     type_id = None if query.entity_type is None else entity_store.find_type(query.entity_type, actor=g.actor).id
     found = knowledge_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)

@@ -1,4 +1,4 @@
-"""Recorded work over the API: a file streamed in, and taken out again as a whole."""
+"""Imports over the API: stream a file in, undo the whole import."""
 
 import io
 from typing import Any, BinaryIO, cast
@@ -21,18 +21,18 @@ INGEST = ("member", "ingest")
 
 
 class ImportQuery(Query):
-    filename: str | None = Field(None, max_length=255, description="What to call the import in Settings.")
+    filename: str | None = Field(None, max_length=255, description="Name of the import in Settings.")
 
 
 class LineProblem(Answer):
-    """A line that did not go in."""
+    """A line that was not imported."""
 
     line: int
     message: str
 
 
 class ImportAnswer(Answer):
-    """What came of the file."""
+    """The result of the import."""
 
     import_id: UUID
     created: int
@@ -56,7 +56,7 @@ class ImportItem(Answer):
 
 
 class ImportPage(Answer):
-    """Some of them, newest first."""
+    """One page, newest first."""
 
     items: list[ImportItem]
     next_cursor: str | None
@@ -70,16 +70,16 @@ class ImportPage(Answer):
     transactional=False,
     reads=NDJSON,
     also={
-        409: "The import was undone while it ran.",
+        409: "The import was undone while it was running.",
         413: "The file is larger than 1 GiB.",
         415: "The body is not newline-delimited JSON, or is compressed.",
     },
 )
 def import_messages(query: ImportQuery) -> ImportAnswer:
-    """Import recorded sessions. NDJSON, one session a line, at most 1 MiB each. A bad line is reported with its number
-    and the rest goes in. The same file again adds nothing."""
+    """Import recorded sessions. Send NDJSON with one session per line, up to 1 MiB each. Bad lines are reported by
+    number, and the rest is imported. Importing the same file again adds nothing."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise UnsupportedMediaType("Send the file as it is; compressed bodies are not read here.")
+        raise UnsupportedMediaType("Send the file uncompressed.")
     if request.mimetype not in TAKEN:
         raise UnsupportedMediaType(f"Send newline-delimited JSON with `Content-Type: {NDJSON}`.")
     request.max_content_length = LARGEST
@@ -90,7 +90,7 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
 
 @route(bp, "GET", "/api/v1/imports", access=INGEST)
 def list_imports(query: Page) -> ImportPage:
-    """List imports. The workspace's imports, newest first."""
+    """List imports. Newest first."""
     found = ingest_imports.list_imports(paging.Page(query.limit, query.cursor), actor=g.actor)
     items = [ImportItem.model_validate(row) for row, _ in found.items]
     return ImportPage(items=items, next_cursor=found.next_cursor)
@@ -98,7 +98,7 @@ def list_imports(query: Page) -> ImportPage:
 
 @route(bp, "GET", "/api/v1/imports/<uuid:import_id>", access=INGEST)
 def read_import(import_id: UUID) -> ImportItem:
-    """Read an import. Counts grow while it runs; `finished_at` is set at its end."""
+    """Get an import. Counts grow while it runs. `finished_at` is set when it ends."""
     return ImportItem.model_validate(ingest_imports.get_import(import_id, actor=g.actor))
 
 
@@ -108,9 +108,9 @@ def read_import(import_id: UUID) -> ImportItem:
     "/api/v1/imports/<uuid:import_id>",
     access=("admin", "admin"),
     status=204,
-    also={409: "A session of the import is golden."},
+    also={409: "A session from this import is golden."},
 )
 def undo_import(import_id: UUID) -> None:
-    """Undo an import. Removes every session it brought, with events and reports of failure. What people said about them
-    stays, without the link. Undoing again changes nothing."""
+    """Undo an import. Deletes every session it added, with events and failure reports. Feedback from people stays,
+    without its link. Undoing twice is safe."""
     ingest_imports.undo_import(import_id, actor=g.actor)

@@ -44,7 +44,7 @@ def messages() -> Response:
 
 
 def fault_of(message: Any) -> str | None:
-    """What is wrong with the frame of a message, in words of ours; the library would quote its own workings."""
+    """Say what is wrong with the frame of a message. The library's own text would quote its internals."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return 'Send one JSON-RPC message: an object with `"jsonrpc": "2.0"`, not a list of them.'
     number = message.get("id", 0)

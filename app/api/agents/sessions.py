@@ -39,21 +39,25 @@ ONE = "/api/v1/sessions/<uuid:session_id>"
 
 
 class SessionEventBody(Body):
-    """Something that happened."""
+    """An event."""
 
     event_type: EventType
     payload: dict[str, Any] = Field(
-        {}, description="Messages `text`; `tool.call` `id, name, arguments`; `tool.result` `call_id, name, output`."
+        {},
+        description=(
+            "Messages take `text`, `tool.call` takes `id, name, arguments`, `tool.result` takes `call_id,"
+            " name, output`."
+        ),
     )
     occurred_at: PastMoment | None = Field(
-        None, description="When. Left out, the time of the event before it; now when none in the request has a time."
+        None, description="Defaults to the time of the event before it, or to now if no event in the request has one."
     )
 
 
 class NewSessionBody(SessionFields, Body):
-    """A run of an agent."""
+    """One agent run."""
 
-    agent_version: int | None = Field(None, ge=1, le=2_000_000_000, description="The current one when left out.")
+    agent_version: int | None = Field(None, ge=1, le=2_000_000_000, description="Defaults to the current version.")
     output_type: str | None = Field(None, min_length=1, max_length=limits.OUTPUT_TYPE)
     status: Status = "pending"
     chat_id: Id | None = None
@@ -62,23 +66,23 @@ class NewSessionBody(SessionFields, Body):
 
 
 class NewEventsBody(Body):
-    """Events in the order in which they happened."""
+    """Events, oldest first."""
 
     events: list[SessionEventBody] = Field(min_length=1, max_length=limits.EVENTS_AT_ONCE)
 
 
 class SessionChange(Body):
-    """How it goes on."""
+    """A change of the session's status."""
 
     status: Literal["running", "completed", "failed", "cancelled"]
     error: str | None = Field(None, max_length=limits.ERROR, description="Why it failed.")
-    started_at: PastMoment | None = Field(None, description="When it began, with `running`; now when left out.")
-    finished_at: PastMoment | None = Field(None, description="When it ended, with an end; now when left out.")
+    started_at: PastMoment | None = Field(None, description="Start time, with `running`. Defaults to now.")
+    finished_at: PastMoment | None = Field(None, description="End time, with a final status. Defaults to now.")
 
 
 class EventQuery(Query):
-    limit: EventLimit = Field(1000, validate_default=False, description="How many events, 1 to 1,000.")
-    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+    limit: EventLimit = Field(1000, validate_default=False, description="Number of events, 1 to 1,000.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the previous page.")
 
 
 class SessionQuery(Page):
@@ -112,21 +116,21 @@ class SessionAnswer(Answer):
     environment: str | None
     tags: list[str]
     event_count: int
-    truncated: bool = Field(description="An answer in it was cut off by a length limit.")
+    truncated: bool = Field(description="A length limit cut off one of its answers.")
     created_at: Moment
     finished_at: Moment | None
     metadata: dict[str, Any]
 
 
 class SessionPage(Answer):
-    """Some of them, newest first."""
+    """One page, newest first."""
 
     items: list[SessionAnswer]
     next_cursor: str | None
 
 
 class EventAnswer(Answer):
-    """An event with the number that the server gave it."""
+    """An event with its server-assigned number."""
 
     id: UUID
     sequence: int
@@ -136,15 +140,15 @@ class EventAnswer(Answer):
 
 
 class EventPage(Answer):
-    """Some events of a session, by time and then by number."""
+    """One page of a session's events, by time and then by number."""
 
     events: list[EventAnswer]
     next_cursor: str | None
 
 
 class SessionRead(SessionAnswer):
-    """A session with its first events, by time and then by number. `next_cursor` leads to those that follow; `full_at`
-    is when events were first refused because the session had reached its budget."""
+    """A session with its first events, by time and then by number. `next_cursor` leads to the next events. `full_at`
+    is when the session reached its size limit and events were first refused."""
 
     entity_id: UUID | None
     started_at: Moment | None
@@ -156,7 +160,7 @@ class SessionRead(SessionAnswer):
 
 
 class EventsAdded(Answer):
-    """What was stored: the ids in the order of the request, how many events the session has now, and their bytes."""
+    """The stored ids in request order, and the session's event count and size in bytes."""
 
     session_id: UUID
     ids: list[UUID]
@@ -176,11 +180,11 @@ def new_events(bodies: Sequence[SessionEventBody]) -> list[NewEvent]:
     access=INGEST,
     status=201,
     idempotent=True,
-    also={200: "The `external_id` is known; the stored session, unchanged."},
+    also={200: "A session with this `external_id` exists. Returns it unchanged."},
 )
 def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
-    """Store a session. With or without events, in any state. A failed one writes a row of feedback in the same
-    transaction. Secrets are masked before anything is stored."""
+    """Create a session. With or without events, in any status. A failed session also creates a feedback row. Secrets
+    are masked before anything is stored."""
     agent = versions.find_agent(body.agent, actor=g.actor)
     if agent is not None and agent.is_system and body.status in session_store.OPEN_STATUSES:
         raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
@@ -203,7 +207,7 @@ def session_values(found: Any) -> dict[str, Any]:
 
 @route(bp, "GET", "/api/v1/sessions", access=INGEST)
 def list_sessions(query: SessionQuery) -> SessionPage:
-    """List sessions. The workspace's sessions, newest first."""
+    """List sessions. Newest first."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = session_lists.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     metadata = session_store.metadata_of([row.id for row in found.items], actor=g.actor)
@@ -213,9 +217,8 @@ def list_sessions(query: SessionQuery) -> SessionPage:
 
 @route(bp, "GET", ONE, access=INGEST, answer=SessionRead)
 def read_session(session_id: UUID) -> Response:
-    """Read a session with its first events. At most 1,000 events and 2 MB of them, by time, then by the number they
-    were stored under. `next_cursor` is the `cursor` of `GET /api/v1/sessions/{session_id}/events`, which has the
-    rest."""
+    """Get a session with its first events. Returns up to 1,000 events or 2 MB, by time and then by number. Use
+    `next_cursor` as the `cursor` of `GET /api/v1/sessions/{session_id}/events` to get the rest."""
     found = session_store.get_session(session_id, actor=g.actor)
     events, following = _read_events(session_id)
     apart: dict[str, Any] = {"max_event_bytes": session_budget(), "next_cursor": following, "events": []}
@@ -224,7 +227,7 @@ def read_session(session_id: UUID) -> Response:
 
 @route(bp, "GET", f"{ONE}/events", access=INGEST, answer=EventPage)
 def read_events(session_id: UUID, query: EventQuery) -> Response:
-    """Read the events of a session. By time, then by number, in pages of at most 1,000 events and 2 MB."""
+    """List a session's events. By time and then by number, in pages of up to 1,000 events or 2 MB."""
     session_store.get_session(session_id, actor=g.actor)
     after = EventCursor.parse(query.cursor) if query.cursor else None
     events, following = _read_events(session_id, after, query.limit)
@@ -258,15 +261,15 @@ def with_events(head: SessionRead | EventPage, events: Sequence[Event]) -> Respo
     status=201,
     idempotent=True,
     also={
-        409: "The session is golden, or is run here: then its agent writes its events.",
-        413: "The body is too large, or it would take the session over its budget, which `budget_bytes` says.",
+        409: "The session is golden, or runs in Upshot, where its agent writes the events.",
+        413: "The body is too large, or the session would exceed its size limit (`budget_bytes`).",
     },
 )
 def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
-    """Add events. All of them or none. The server numbers them; late ones find their place by `occurred_at`. A
-    `session.completed` or `session.failed` ends an open session."""
+    """Add events. All or none are stored. The server numbers them and sorts late ones by `occurred_at`. A
+    `session.completed` or `session.failed` event ends an open session."""
     if session_store.runs_here(session_id, actor=g.actor):
-        raise Refused("This session is run here; what happens in it is written by its agent alone.")
+        raise Refused("This session runs in Upshot, so only its agent can add events.")
     try:
         ids = session_store.append_events(session_id, new_events(body.events), actor=g.actor)
     except SessionFull:
@@ -285,16 +288,16 @@ def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
     "PATCH",
     ONE,
     access=INGEST,
-    also={409: "The session has ended another way, is golden, or is run here and can only be `cancelled`."},
+    also={409: "The session ended with another status, is golden, or runs in Upshot and can only be `cancelled`."},
 )
 def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
-    """Begin or end a session. `pending` becomes `running` or ends; `running` ends. It ends once: the same end again
-    changes nothing, and the first `error` stays; another end is refused. A failure writes a row of feedback in the same
-    transaction."""
+    """Start or end a session. `pending` can become `running` or end, `running` can end. Sending the same final
+    status again changes nothing and keeps the first `error`. Another final status is refused. A failure also creates
+    a feedback row."""
     _check_change(body)
     if session_store.runs_here(session_id, actor=g.actor):
         if body.status != "cancelled":
-            raise Refused("This session is run here; it can be cancelled, and ends by itself otherwise.")
+            raise Refused("This session runs in Upshot. You can only cancel it.")
         session_start.stop_run(session_id, actor=g.actor)
     elif body.status == "running":
         session_store.begin_session(session_id, actor=g.actor, started_at=body.started_at)
@@ -310,7 +313,7 @@ def _check_change(body: SessionChange) -> None:
     running = body.status == "running"
     wrong = {
         "error": "Only a failed session has one." if body.error is not None and body.status != "failed" else "",
-        "finished_at": "Send it when the session ends." if body.finished_at and running else "",
+        "finished_at": "Send it with a final status." if body.finished_at and running else "",
         "started_at": "Send it with `running`." if body.started_at and not running else "",
     }
     for name, sentence in wrong.items():
@@ -324,8 +327,8 @@ def _check_change(body: SessionChange) -> None:
     ONE,
     access=("admin", "admin"),
     status=204,
-    also={409: "The session is golden, or a replay of an eval run, whose figures rest on it."},
+    also={409: "The session is golden, or part of an eval run."},
 )
 def delete_session(session_id: UUID) -> None:
-    """Delete a session. With its events. Feedback about it stays, without the link."""
+    """Delete a session. Deletes its events too. Feedback about it stays, without its link."""
     session_lists.delete_sessions([session_id], actor=g.actor)

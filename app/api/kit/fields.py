@@ -1,4 +1,4 @@
-"""Types that bodies and queries are made of, and what is answered when they do not fit."""
+"""Types for bodies and queries, and the error when a value is invalid."""
 
 import re
 from datetime import UTC, datetime
@@ -64,7 +64,7 @@ Limit = Annotated[int, BeforeValidator(read_limit), WithJsonSchema({"type": "int
 Cursor = Annotated[str, Field(max_length=500)]
 SetName = Annotated[
     str,
-    must(SET_NAME.fullmatch, "Name a set with small letters, digits and hyphens, at most 60 of them."),
+    must(SET_NAME.fullmatch, "Use up to 60 lowercase letters, digits and hyphens."),
     WithJsonSchema({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"}),
 ]
 
@@ -72,8 +72,8 @@ SetName = Annotated[
 class Page(Query):
     """Lists come in pages; `next_cursor` of one is the `cursor` of the next."""
 
-    limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
-    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+    limit: Limit = Field(50, validate_default=False, description="Items per page, 1 to 100.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the previous page.")
 
 
 def invalid(error: ValidationError, what: str) -> Invalid:

@@ -18,24 +18,27 @@ from app.errors import Invalid, Problem, Throttled
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
 ABOUT = {
-    400: "The request does not fit: a field, a query value or the JSON itself. `errors` names the fields.",
-    401: "No key was sent, or it is unknown, revoked or expired.",
-    403: "The key lacks a scope, or its person the role. In a browser: the form is too old or from another site.",
-    404: "Unknown, or another workspace's; the two look the same.",
-    405: "This address does not take this method; `Allow` lists those it takes.",
-    409: "Well-formed, but not possible in the state things are in; or an idempotency key came with another body.",
-    413: "The body is larger than 1 MiB, or a file to import larger than 1 GiB.",
-    415: "The body is not plain `application/json`.",
-    422: "Well-formed, but there is nothing in it to work with, such as a session in which nobody said anything.",
-    429: "Too many requests with one key; `Retry-After` says how many seconds to wait.",
-    500: "A fault of ours. Nothing was saved. Tell your Upshot operator the request id.",
-    503: "The database does not answer. Nothing was saved; try again after `Retry-After` seconds.",
+    400: "A field, a query value or the JSON itself is invalid. `errors` names the fields.",
+    401: "The key is missing, unknown, revoked or expired.",
+    403: (
+        "The key lacks the scope, or its owner lacks the role. In a browser, the form has expired or came"
+        " from another site."
+    ),
+    404: "Not found in this workspace.",
+    405: "This address doesn't take this method. `Allow` lists the methods it takes.",
+    409: "Valid, but not possible in the current state, or the idempotency key was used with another body.",
+    413: "The body is over 1 MiB, or the import file is over 1 GiB.",
+    415: "The body is not uncompressed `application/json`.",
+    422: "Valid, but with nothing to work on, such as a session without messages.",
+    429: "Too many requests with one key. Wait `Retry-After` seconds.",
+    500: "Upshot failed. Nothing was saved. Give your operator the request ID.",
+    503: "The database isn't answering. Nothing was saved. Try again after `Retry-After` seconds.",
 }
 _DETAILS = {
-    404: "There is nothing at this address.",
-    405: "This address does not take this method.",
-    500: "Something broke on our side and nothing was saved. Tell your Upshot operator the request id.",
-    503: "The database does not answer. Try again in a few seconds.",
+    404: "Nothing was found at this address.",
+    405: "This address doesn't take this method.",
+    500: "Something went wrong and nothing was saved. Give your operator the request ID.",
+    503: "The database isn't answering. Try again in a few seconds.",
 }
 
 
@@ -74,7 +77,7 @@ def _as_problem(error: Exception) -> Problem:
     elif isinstance(error, HTTPException) and error.code is not None:
         found.status = error.code
     found.title = HTTPStatus(found.status).phrase
-    found.detail = _DETAILS.get(found.status, "This request cannot be read; check its address, headers and form.")
+    found.detail = _DETAILS.get(found.status, "This request can't be read. Check its address, headers and body.")
     if is_out_of_space(error):
         found.detail = f"{NO_SPACE} Nothing was saved."
     elif isinstance(error, RequestEntityTooLarge):

@@ -106,7 +106,7 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
                 return answer_once(sent, lambda: to_response(declared, view(**arguments)))
             return to_response(declared, view(**arguments))
     except DataError as error:
-        raise Invalid("A value is outside what can be stored.") from error
+        raise Invalid("A value is too large or too small to store.") from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise OperationalError(error.statement, error.params, error.orig or error) from error
@@ -116,7 +116,7 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
 def read_body() -> Any:
     """The JSON of the request, read strictly. Its size was limited by the server's settings before this."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise UnsupportedMediaType("Send the body as it is; compressed bodies are not read here.")
+        raise UnsupportedMediaType("Send the body uncompressed.")
     if request.mimetype != "application/json":
         raise UnsupportedMediaType("Send JSON with `Content-Type: application/json`.")
     return parse(request.get_data(cache=False))
@@ -128,7 +128,7 @@ def read_query(model: type[Query]) -> Query:
     for name, values in request.args.lists():
         check_text("".join(values))
         if len(values) > 1:
-            raise Invalid("A name in the query comes twice; send each once.")
+            raise Invalid("A query parameter appears twice. Send each one once.")
         if values[0] or model.keeps_empty:
             given[name] = values[0]
     found: Query = validate(model, given, "Query value")

@@ -1,4 +1,4 @@
-"""What members and their browsers use: feedback, reactions, conversations, responses."""
+"""Routes for members and their browsers: feedback, reactions, conversations, responses."""
 
 from flask import Blueprint
 

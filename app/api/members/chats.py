@@ -1,4 +1,4 @@
-"""Conversations over the API: begun, filled with messages, read."""
+"""Conversations over the API: create, add messages, read."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -20,13 +20,13 @@ Text = Annotated[str, Field(max_length=limits.MESSAGE)]
 
 
 class NewMessageBody(Body):
-    """One message. Without a `turn_id`, a user message opens a turn and what follows belongs to it."""
+    """One message. Without a `turn_id`, each user message starts a turn that includes the messages after it."""
 
     role: Literal["user", "agent", "system", "tool"]
     content: Text
     turn_id: Name | None = None
-    session_id: Id | None = Field(None, description="The session that answered.")
-    external_id: Name | None = Field(None, description="Your id of the message; feedback may name it.")
+    session_id: Id | None = Field(None, description="The session that produced the answer.")
+    external_id: Name | None = Field(None, description="Your message ID. Feedback can refer to it.")
     trace_id: Name | None = None
     details: dict[str, Any] = {}
     created_at: PastMoment | None = None
@@ -35,9 +35,9 @@ class NewMessageBody(Body):
 class NewChatBody(Body):
     """A conversation."""
 
-    agent: Slug = Field(description="The agent's slug; an unknown one is made.")
-    title: str | None = Field(None, min_length=1, max_length=limits.TITLE, description="The first words when left out.")
-    external_id: Name | None = Field(None, description="Your id. The same again gives the stored chat back.")
+    agent: Slug = Field(description="The agent's slug. An unknown agent is created.")
+    title: str | None = Field(None, min_length=1, max_length=limits.TITLE, description="Defaults to the first words.")
+    external_id: Name | None = Field(None, description="Your ID. Sending it again returns the stored conversation.")
     project: Name = "default"
     created_at: PastMoment | None = None
     messages: list[NewMessageBody] = Field([], max_length=limits.MESSAGES_AT_ONCE)
@@ -70,14 +70,14 @@ class ChatAnswer(Answer):
 
 
 class ChatPage(Answer):
-    """Some of them, by last activity."""
+    """One page, by last activity."""
 
     items: list[ChatAnswer]
     next_cursor: str | None
 
 
 class MessageAnswer(Answer):
-    """One message in its place."""
+    """One message and its position."""
 
     id: UUID
     message_index: int
@@ -92,14 +92,14 @@ class MessageAnswer(Answer):
 
 
 class MessagePage(Answer):
-    """Some of them, in the order in which they were said."""
+    """One page, oldest first."""
 
     items: list[MessageAnswer]
     next_cursor: str | None
 
 
 class MessagesAdded(Answer):
-    """The messages that were stored."""
+    """The stored messages."""
 
     items: list[MessageAnswer]
 
@@ -115,11 +115,11 @@ def new_messages(given: list[NewMessageBody]) -> list[chat_store.NewMessage]:
     access=("member", "ingest"),
     status=201,
     idempotent=True,
-    also={200: "The `external_id` is known; the stored conversation, unchanged."},
+    also={200: "A conversation with this `external_id` exists. Returns it unchanged."},
 )
 def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
-    """Begin a conversation. It belongs to the key's person, and so does its `external_id`. Messages may come with it or
-    later."""
+    """Create a conversation. It belongs to the key's owner, and so does its `external_id`. Send messages with it or
+    add them later."""
     known = chat_store.find_chat(body.external_id, actor=g.actor) if body.external_id else None
     if known is not None:
         return show_chat(known.id), 200
@@ -144,8 +144,7 @@ def show_chat(chat_id: UUID) -> ChatAnswer:
 
 @route(bp, "GET", "/api/v1/chats", access=("member", "ingest"))
 def list_chats(query: ChatQuery) -> ChatPage:
-    """List conversations. By last activity: one's own, or with the scope `admin` the workspace's. A key sees what its
-    person sees."""
+    """List conversations. By last activity. Returns your own, or the whole workspace's with the scope `admin`."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     page = paging.Page(query.limit, query.cursor)
     own = not g.actor.is_admin
@@ -154,20 +153,20 @@ def list_chats(query: ChatQuery) -> ChatPage:
 
 @route(bp, "GET", "/api/v1/chats/<uuid:chat_id>", access=("member", "ingest"))
 def read_chat(chat_id: UUID) -> ChatAnswer:
-    """Read a conversation. Its messages are at `/messages`."""
+    """Get a conversation. Its messages are at `/messages`."""
     return show_chat(chat_id)
 
 
 @route(bp, "POST", "/api/v1/chats/<uuid:chat_id>/messages", access=("member", "ingest"), status=201, idempotent=True)
 def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
-    """Add messages. All of them or none, at the end of the conversation. The server numbers them."""
+    """Add messages. All or none are stored, at the end of the conversation. The server numbers them."""
     added = chat_store.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
     return MessagesAdded.model_validate({"items": added})
 
 
 @route(bp, "GET", "/api/v1/chats/<uuid:chat_id>/messages", access=("member", "ingest"))
 def list_messages(chat_id: UUID, query: Page) -> MessagePage:
-    """Read the messages of a conversation. In the order in which they were said."""
+    """List a conversation's messages. Oldest first."""
     chat_store.get_chat(g.actor, chat_id, messages=False)
     found, cursor = chat_store.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
     return MessagePage.model_validate({"items": found, "next_cursor": cursor})

@@ -1,4 +1,4 @@
-"""Feedback over the API: give it, read it, decide about it."""
+"""Feedback over the API: create, read, decide."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class NewFeedback(Body):
-    """What someone thinks of an agent's work."""
+    """Feedback about an agent's work."""
 
-    source_type: Source = Field(description="What it is about.")
+    source_type: Source = Field(description="What the feedback is about.")
     rating: Rating
-    comment: str | None = Field(None, max_length=4096, description="In their own words.")
-    session_id: Id | None = Field(None, description="The session it is about.")
-    entity_id: Id | None = Field(None, description="The entity it is about.")
-    agent_id: Id | None = Field(None, description="The agent it is about; or `agent`.")
+    comment: str | None = Field(None, max_length=4096, description="The person's own words.")
+    session_id: Id | None = Field(None, description="The session the feedback is about.")
+    entity_id: Id | None = Field(None, description="The entity the feedback is about.")
+    agent_id: Id | None = Field(None, description="The agent's ID. Send this or `agent`.")
     agent: str | None = Field(None, max_length=120, description="The agent's slug.")
     context: dict[str, Any] = Field(
         {},
-        description="Where exactly, by source: chat `chat_id, message_index`; response"
-        " `response_id, criteria_set_id, field_name`; extraction `field_name, entity_type_id, rejected_value,"
-        " retry_ref`; tool `tool_slug, tool_run_id`; session `failure_reason, event_id`.",
+        description="The exact place. Keys by source: chat `chat_id, message_index`; response `response_id, "
+        "criteria_set_id, field_name`; extraction `field_name, entity_type_id, rejected_value, "
+        "retry_ref`; tool `tool_slug, tool_run_id`; session `failure_reason, event_id`.",
     )
     details: dict[str, Any] = Field(
         {}, description="`error_categories, missing_context, quality_scores, output_review, preferred_answer, skipped`."
     )
-    occurred_at: PastMoment | None = Field(None, description="When it was said; now when left out.")
+    occurred_at: PastMoment | None = Field(None, description="When the feedback was given. Defaults to now.")
     ts: PastMoment | None = Field(None, description="Another name for `occurred_at`.")
     trace_id: Name | None = None
     chat_id: Name | None = None
     message_id: Name | None = None
     turn_id: Name | None = None
-    project: Name | None = Field(None, description="`default` when left out.")
+    project: Name | None = Field(None, description="Defaults to `default`.")
 
     @model_validator(mode="after")
     def one_of_each(self) -> NewFeedback:
@@ -72,7 +72,7 @@ class NewFeedback(Body):
 
 
 class Decision(Body):
-    """What is decided about a row."""
+    """A decision about a row."""
 
     action: Literal["reviewed", "applied", "dismissed", "reopen"]
     notes: str | None = Field(None, max_length=4096, description="Why.")
@@ -88,7 +88,7 @@ class FeedbackQuery(Page):
 
 
 class FeedbackAnswer(Answer):
-    """One row of feedback."""
+    """A feedback row."""
 
     id: UUID
     source_type: Source
@@ -114,13 +114,13 @@ class FeedbackAnswer(Answer):
     reviewed_by_user_id: UUID | None
     reviewed_by_agent_id: UUID | None
     review_notes: str | None
-    created_by: UUID | None = Field(description="Null where the workspace hides who said what.")
+    created_by: UUID | None = Field(description="Null when the workspace hides names.")
     created_at: Moment
     occurred_at: Moment
 
 
 class FeedbackItem(FeedbackAnswer):
-    """A row with the names of what it points at."""
+    """A row with the names of its linked objects."""
 
     agent: str | None
     author: str | None
@@ -128,7 +128,7 @@ class FeedbackItem(FeedbackAnswer):
 
 
 class FeedbackPage(Answer):
-    """Some of them, newest first."""
+    """One page, newest first."""
 
     items: list[FeedbackItem]
     next_cursor: str | None
@@ -144,7 +144,7 @@ class KnowledgeLink(Answer):
 
 
 class FeedbackRead(FeedbackItem):
-    """A row with the moment it is about and what became of it."""
+    """A row with its moment in the transcript and its outcome."""
 
     reviewer: str | None
     entity_name: str | None
@@ -156,8 +156,8 @@ class FeedbackRead(FeedbackItem):
 
 @route(bp, "POST", "/api/feedback", access=("member", "feedback"), status=201, idempotent=True)
 def create(body: NewFeedback) -> FeedbackAnswer:
-    """Give feedback. The row belongs to the key's person and starts pending. An admin's `observation` is a flag and
-    needs a comment. Ids of sessions, entities and agents must be the workspace's; other ids are yours."""
+    """Create feedback. The row belongs to the key's owner and starts as pending. An admin's `observation` is a flag
+    and needs a comment. Session, entity and agent IDs must exist in the workspace. Other IDs are yours."""
     values = body.model_dump(exclude={"agent", "agent_id", "ts"})
     values |= {"agent_id": body.agent_id or agent_called(body.agent), "occurred_at": body.occurred_at or body.ts}
     new = feedback_intake.NewFeedback(kind=kind_of(body), **values)
@@ -177,13 +177,13 @@ def agent_called(slug: str | None) -> UUID | None:
         return None
     found = versions.find_agent(slug, actor=g.actor)
     if found is None:
-        raise Invalid("There is no agent with this slug in this workspace.", {"agent": "Not in this workspace."})
+        raise Invalid("This workspace has no agent with this slug.", {"agent": "Not in this workspace."})
     return found.id
 
 
 @route(bp, "GET", "/api/feedback", access=("member", "feedback"))
 def index(query: FeedbackQuery) -> FeedbackPage:
-    """List feedback. Newest first. Members get their own rows, admin keys the workspace's."""
+    """List feedback. Newest first. Members get their own rows, admin keys get the whole workspace."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     page = paging.Page(query.limit, query.cursor)
     found = feedback_lists.list_feedback(FeedbackFilters(**wanted), page, actor=g.actor)
@@ -195,7 +195,7 @@ def index(query: FeedbackQuery) -> FeedbackPage:
 
 @route(bp, "GET", "/api/feedback/<uuid:feedback_id>", access=("member", "feedback"))
 def read_feedback(feedback_id: UUID) -> FeedbackRead:
-    """Read one row. An admin who reads what someone else said leaves a trace in the audit log."""
+    """Get a feedback row. Reading another person's row is recorded in the audit log."""
     return describe_feedback(feedback_id, audit_read=True)
 
 
@@ -204,11 +204,11 @@ def read_feedback(feedback_id: UUID) -> FeedbackRead:
     "PATCH",
     "/api/feedback/<uuid:feedback_id>",
     access=("admin", "admin"),
-    also={409: "The row is in a state from which this is not possible."},
+    also={409: "The row's current status doesn't allow this."},
 )
 def decide(feedback_id: UUID, body: Decision) -> FeedbackRead:
-    """Decide about one row. Pending rows become reviewed, applied or dismissed; reviewed ones applied or dismissed;
-    `reopen` makes any of them pending again."""
+    """Change a row's status. Pending rows can become reviewed, applied or dismissed. Reviewed rows can become
+    applied or dismissed. `reopen` makes any row pending again."""
     feedback_review.review([feedback_id], body.action, actor=g.actor, notes=body.notes)
     return describe_feedback(feedback_id)
 
@@ -220,18 +220,18 @@ def describe_feedback(feedback_id: UUID, *, audit_read: bool = False) -> Feedbac
 
 
 class SignalBody(Body):
-    """What someone made of one answer."""
+    """A person's rating of one answer."""
 
     signal: Signal
-    message_id: Name | None = Field(None, description="Your id of the message; needed unless `trace_id` is sent.")
-    chat_id: Name | None = Field(None, description="Your id of the conversation, or Upshot's.")
-    trace_id: Name | None = Field(None, description="The trace of the run that gave the answer.")
-    reason: str | None = Field(None, max_length=4096, description="Why; for `edit` the answer that was wanted.")
+    message_id: Name | None = Field(None, description="Your message ID. Required without `trace_id`.")
+    chat_id: Name | None = Field(None, description="Your conversation ID, or Upshot's.")
+    trace_id: Name | None = Field(None, description="The trace of the run that produced the answer.")
+    reason: str | None = Field(None, max_length=4096, description="The reason. For `edit`, the preferred answer.")
 
     @model_validator(mode="after")
     def about_something(self) -> SignalBody:
         if self.message_id is None and self.trace_id is None:
-            raise ValueError("Send `message_id` or `trace_id`: which answer is this about?")
+            raise ValueError("Send `message_id` or `trace_id`.")
         return self
 
 
@@ -243,49 +243,49 @@ class SignalQuery(Page):
 
 
 class OneSignal(Query):
-    message_id: Name = Field(description="As the answer to the POST named it.")
+    message_id: Name = Field(description="The message ID from the POST's answer.")
     signal: Signal
 
 
 class SignalAnswer(Answer):
-    """One signal of one's own."""
+    """One of your own feedback rows."""
 
     id: UUID
     message_id: str
-    chat_id: str | None = Field(description="With a token, as it was sent.")
-    trace_id: str | None = Field(description="With a token, as it was sent.")
+    chat_id: str | None = Field(description="With a token, exactly as sent.")
+    trace_id: str | None = Field(description="With a token, exactly as sent.")
     signal: Signal
     reason: str | None
     rating: Rating
-    weight: float = Field(description="How much it counts, 0 to 1.")
+    weight: float = Field(description="Weight, 0 to 1.")
     edit_distance: int | None = Field(
-        description="For `edit`: percent of the answer that was changed, when known. Null for a token."
+        description="For `edit`, the percentage of the answer that changed. Null for a token or when unknown."
     )
-    status: Status = Field(description="What became of it.")
+    status: Status = Field(description="The current status.")
     created_at: Moment
     occurred_at: Moment
 
 
 class SignalPage(Answer):
-    """One's own signals, newest first."""
+    """Your own feedback, newest first."""
 
     items: list[SignalAnswer]
     next_cursor: str | None
 
 
 class TokenBody(Body):
-    """Whom the token is for."""
+    """The person the token is for."""
 
-    subject: Name = Field(description="Your own id of the person.")
-    name: str | None = Field(None, min_length=1, max_length=120, description="What they are called; shown to admins.")
-    ttl: int = Field(LONGEST_LIFE, ge=1, le=LONGEST_LIFE, description="Seconds until it runs out.")
+    subject: Name = Field(description="Your ID for the person.")
+    name: str | None = Field(None, min_length=1, max_length=120, description="The person's name, shown to admins.")
+    ttl: int = Field(LONGEST_LIFE, ge=1, le=LONGEST_LIFE, description="Lifetime in seconds.")
 
 
 class TokenAnswer(Answer):
     """A token for one person."""
 
     token: str
-    user_id: UUID = Field(description="The person in Upshot.")
+    user_id: UUID = Field(description="The person's ID in Upshot.")
     expires_at: Moment
 
 
@@ -296,12 +296,12 @@ class TokenAnswer(Answer):
     access=("member", "feedback"),
     also_takes="visitor",
     status=201,
-    also={200: "It was there already and was changed; the id is the same."},
+    also={200: "The row existed and was updated. Its ID stays the same."},
     idempotent=True,
 )
 def give(body: SignalBody) -> tuple[SignalAnswer, int]:
-    """Say what an answer was like. One row for a message, a person and a signal: sent again, `reason` is replaced,
-    `chat_id` and `trace_id` are kept where left out. `helpful` takes `not_helpful` back and the other way round."""
+    """Rate an answer. Keeps one row per message, person and signal. Sending it again replaces `reason` and keeps
+    `chat_id` and `trace_id` if you leave them out. `helpful` replaces `not_helpful` and vice versa."""
     new = feedback_intake.NewFeedback(kind="signal", comment=body.reason, **body.model_dump(exclude={"reason"}))
     stored = signals.record_signal(new, actor=g.actor, commit=is_last())
     return describe(stored.row), 201 if stored.created else 200
@@ -309,7 +309,7 @@ def give(body: SignalBody) -> tuple[SignalAnswer, int]:
 
 @route(bp, "GET", "/api/v1/feedback", access=("member", "feedback"), also_takes="visitor")
 def own(query: SignalQuery) -> SignalPage:
-    """One's own signals. Newest first. Nobody sees another person's here, whatever their role."""
+    """List your own feedback. Newest first. Never includes other people's feedback, whatever your role."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = signals.list_signals(wanted, paging.Page(query.limit, query.cursor), actor=g.actor)
     return SignalPage.model_validate(found.map(describe))
@@ -317,8 +317,7 @@ def own(query: SignalQuery) -> SignalPage:
 
 @route(bp, "DELETE", "/api/v1/feedback", access=("member", "feedback"), also_takes="visitor", status=204)
 def take_back(query: OneSignal) -> None:
-    """Take a signal back. Also when there is none. What was decided about already stays as the reason for the decision,
-    marked."""
+    """Retract a rating. Safe to repeat. Feedback that led to a decision stays, marked as retracted."""
     signals.retract_signal(query.message_id, query.signal, actor=g.actor)
 
 
@@ -328,11 +327,11 @@ def describe(row: Any) -> SignalAnswer:
 
 @route(bp, "POST", "/api/v1/feedback/token", access=("member", "feedback-token"), status=201)
 def make(body: TokenBody) -> TokenAnswer:
-    """A token for someone on your own site. Ask for it on your server and give it to `feedback.js`. Who mints tokens
-    can speak for any user, so this is a scope of its own. A token opens `/api/v1/feedback` alone, for that person's own
-    signals, from the origins in Settings. The person needs no sign-in and is made when new."""
+    """Create a token for a person on your site. Request it from your server and pass it to `feedback.js`. A key that
+    creates tokens can act for any user, so it needs its own scope. A token only works for `/api/v1/feedback`, for
+    that person's feedback, from the origins in Settings. New people are created and need no sign-in."""
     if g.actor.key_id is None:
-        raise Forbidden("Ask for tokens with an API key, from your own server.")
+        raise Forbidden("Request tokens from your server, with an API key.")
     user_id = people.ensure_person(body.subject, actor=g.actor, name=body.name)
     expires_at = int(time.time()) + body.ttl
     visitor = Visitor(g.actor.tenant_id, user_id, g.actor.key_id, expires_at)

@@ -1,4 +1,4 @@
-"""Reactions to the turns of a conversation, and the two reports on them."""
+"""Reactions to conversation turns, and two reports on them."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -26,15 +26,15 @@ AnyMoment = Annotated[Moment, BeforeValidator(read_moment)]
 
 
 class ReactionBody(Body):
-    """What someone thinks of a turn."""
+    """A person's reaction to a turn."""
 
-    reaction: ReactionName | None = Field(description="Null takes back what one said before.")
-    text: str | None = Field(None, max_length=4096, description="In their own words.")
-    ts: PastMoment | None = Field(None, description="When it was said; now when left out.")
+    reaction: ReactionName | None = Field(description="Null removes the reaction.")
+    text: str | None = Field(None, max_length=4096, description="The person's own words.")
+    ts: PastMoment | None = Field(None, description="When the feedback was given. Defaults to now.")
 
 
 class ReactionTold(Answer):
-    """A reaction as it was given."""
+    """A reaction as it was sent."""
 
     turn_id: str
     text: str | None
@@ -55,7 +55,7 @@ class ReactionMeta(Answer):
 
 
 class ReactionArtifact(Answer):
-    """A reaction with its resource name, its conversation and the agent that was talked to."""
+    """A reaction with its resource name, conversation and agent."""
 
     id: UUID
     rn: str
@@ -67,7 +67,7 @@ class ReactionArtifact(Answer):
 
 
 class ReactionAnswer(Answer):
-    """What one says of the turn now; everything is null once it was taken back."""
+    """Your current reaction to the turn. All fields are null once you removed it."""
 
     conversation_id: str
     turn_id: str
@@ -80,13 +80,13 @@ class ReactionAnswer(Answer):
 
 
 class TurnsBody(Body):
-    """Which turns are wanted."""
+    """Which turns to return."""
 
     turn_ids: list[Annotated[str, Field(max_length=256)]] | None = Field(
-        None, max_length=1000, description="Only these; all when null."
+        None, max_length=1000, description="Only these turns. Null returns all."
     )
-    days: int = Field(365, ge=1, le=3650, description="Reactions of the last days.")
-    include_turn_log: bool = Field(False, description="Also what was said and done in the newest 50 of these turns.")
+    days: int = Field(365, ge=1, le=3650, description="Reactions of the last N days.")
+    include_turn_log: bool = Field(False, description="Adds messages and tool calls for the newest 50 turns.")
 
 
 class SaidInTurn(Answer):
@@ -114,7 +114,7 @@ class TurnLogEntry(Answer):
 
 
 class TurnLog(Answer):
-    """A turn in order of time. `text` is the same to read."""
+    """A turn, oldest entry first. `text` has the same as plain text."""
 
     turn_id: str
     text: str
@@ -132,7 +132,7 @@ class TurnWithFeedbacks(Answer):
 
 
 class TurnsWithFeedbacks(Answer):
-    """The turns that were reacted to, oldest first."""
+    """Turns with reactions, oldest first."""
 
     user_id: UUID
     conversation_id: str
@@ -140,13 +140,13 @@ class TurnsWithFeedbacks(Answer):
 
 
 class PeriodBody(Body):
-    """From when to when, both included."""
+    """The period, both ends included."""
 
     start: AnyMoment
     end: AnyMoment
     include_turns: bool = False
-    limit: int = Field(MAX_LIMIT, description="How many conversations, 1 to 100.")
-    cursor: str | None = Field(None, max_length=1000, description="`next_cursor` of the page before.")
+    limit: int = Field(MAX_LIMIT, description="Conversations per page, 1 to 100.")
+    cursor: str | None = Field(None, max_length=1000, description="`next_cursor` of the previous page.")
 
 
 class Window(Answer):
@@ -178,7 +178,7 @@ class ConversationInPeriod(Answer):
 
 
 class ConversationsInPeriod(Answer):
-    """Conversations with reactions, the latest active first."""
+    """Conversations with reactions, last active first."""
 
     tenant: str
     project: str
@@ -189,8 +189,8 @@ class ConversationsInPeriod(Answer):
 
 @route(bp, "POST", f"{ROOT}/<conversation_id>/turns/<turn_id>/feedback", access=("member", "feedback"), idempotent=True)
 def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: ReactionBody) -> ReactionAnswer:
-    """React to a turn. Everyone has one reaction to a turn; another replaces it and null takes it back. The
-    conversation is known by Upshot's id or by yours."""
+    """React to a turn. Each person has one reaction per turn. A new one replaces it, null removes it. Use Upshot's
+    conversation ID or yours."""
     conversation = find_conversation(tenant, project, conversation_id, turn_id)
     given = reactions.set_reaction(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
     answer = dict.fromkeys(ReactionAnswer.model_fields) | (artifact(given, conversation) if given else {})
@@ -199,7 +199,7 @@ def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: R
 
 @route(bp, "POST", f"{ROOT}/<conversation_id>/turns-with-feedbacks", access=("member", "feedback"))
 def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> TurnsWithFeedbacks:
-    """Turns of a conversation that were reacted to. Members get their own reactions, admin keys everyone's."""
+    """List a conversation's turns with reactions. Members get their own reactions, admin keys get everyone's."""
     conversation = find_conversation(tenant, project, conversation_id)
     for turn_id in body.turn_ids or []:
         check_text(turn_id)
@@ -216,9 +216,9 @@ def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> T
 
 @route(bp, "POST", f"{ROOT}/feedback/conversations-in-period", access=("member", "feedback"))
 def in_period(tenant: str, project: str, body: PeriodBody) -> ConversationsInPeriod:
-    """Conversations that were reacted to in a period. Counts by origin and by reaction: total = user + machine = ok +
-    not_ok + neutral. Members get their own reactions, admin keys everyone's. A reaction belongs to the moment it was
-    given (`ts`)."""
+    """List conversations with reactions in a period. Counts by origin and by reaction, where total = user + machine
+    = ok + not_ok + neutral. Members get their own reactions, admin keys get everyone's. `ts` decides whether a
+    reaction falls into the period."""
     check_place(tenant, project)
     found, following = reactions.conversations_in_period(g.person.workspace_slug, project, **dict(body), actor=g.actor)
     return ConversationsInPeriod.model_validate(

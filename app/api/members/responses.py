@@ -1,4 +1,4 @@
-"""Responses over the API: submitted, accepted or rejected."""
+"""Responses over the API: submit, accept, reject."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -16,21 +16,23 @@ class NewResponseBody(Body):
     """Values about a record."""
 
     entity_id: Id
-    criteria_set_id: Id = Field(description="Its fields are the only ones that can be submitted.")
+    criteria_set_id: Id = Field(description="Only its fields can be submitted.")
     values: dict[Annotated[str, Field(min_length=1, max_length=256)], Any] = Field(
         min_length=1,
         max_length=200,
-        description="By field: `{value, source, confidence}` or a bare value. `source` says where it was read,"
-        " `confidence` is from 0 to 1.",
+        description="By field, a plain value or `{value, source, confidence}`. `source` is where the value "
+        "comes from, `confidence` is 0 to 1.",
     )
-    session_id: Id | None = Field(None, description="The session that found them; a key submits for its agent.")
+    session_id: Id | None = Field(
+        None, description=("The session that found the values. The key then submits for its agent.")
+    )
 
 
 class ResponseDecision(Body):
-    """What is decided about a response."""
+    """A decision about a response."""
 
     status: Literal["accepted", "rejected"]
-    rejection_reason: str | None = Field(None, max_length=4096, description="What is wrong; a rejection needs it.")
+    rejection_reason: str | None = Field(None, max_length=4096, description="What is wrong. Required for a rejection.")
     field_name: str | None = Field(None, min_length=1, max_length=256, description="The field that is wrong.")
 
 
@@ -58,12 +60,12 @@ class ResponseAnswer(Answer):
     access=("member", "ingest"),
     status=201,
     idempotent=True,
-    also={409: "The session is run here; its agent submits by itself."},
+    also={409: "The session runs in Upshot, so its agent submits the response."},
 )
 def submit_response(body: NewResponseBody) -> ResponseAnswer:
-    """Submit a response. A person accepts or rejects it. With a `session_id`, a key submits for the session's agent;
-    without one the response is the person's own. It is an extraction when the session's `output_type` is `field` or
-    `fields`."""
+    """Submit a response. A person then accepts or rejects it. With a `session_id` the response belongs to the
+    session's agent, without one to the key's owner. It counts as an extraction if the session's `output_type` is
+    `field` or `fields`."""
     new = responses.NewResponse(**dict(body))
     return ResponseAnswer.model_validate(responses.report_response(new, actor=g.actor))
 
@@ -73,11 +75,11 @@ def submit_response(body: NewResponseBody) -> ResponseAnswer:
     "PATCH",
     "/api/v1/responses/<uuid:response_id>",
     access=("member", "feedback"),
-    also={409: "It is decided already."},
+    also={409: "The response was already decided."},
 )
 def decide_response(response_id: UUID, body: ResponseDecision) -> ResponseAnswer:
-    """Accept or reject a response. A rejection says why and writes exactly one row of feedback. What an agent extracted
-    is tried again, once; a retry, a person's response and an agent's other responses are not."""
+    """Accept or reject a response. A rejection needs a reason and creates one feedback row. A rejected extraction is
+    retried once. Retries and other responses are not."""
     row = responses.decide_response(
         response_id, body.status, actor=g.actor, reason=body.rejection_reason, field_name=body.field_name
     )

@@ -1,4 +1,4 @@
-"""What operators and tools use: health, metrics, the description of the API."""
+"""Routes for operators and tools: health, metrics, API documentation."""
 
 from flask import Blueprint
 

@@ -1,4 +1,4 @@
-"""Is the process alive, and can it work? Two questions, for two kinds of watchers."""
+"""Liveness and readiness checks."""
 
 from typing import Literal
 
@@ -23,15 +23,14 @@ class NotReady(Problem):
 
 @route(bp, "GET", "/healthz", access=("public", None), transactional=False)
 def healthz() -> Health:
-    """Whether the process lives. Answers without asking the database."""
+    """Check that the process is alive. Doesn't use the database."""
     return Health(status="ok")
 
 
 @route(bp, "GET", "/readyz", access=("public", None), transactional=False, answer=Health, also={503: "Not ready"})
 def readyz() -> Health | Response:
-    """Whether requests can be served. The database answers and has this version's schema, and where this process runs
-    agents, their leases are kept and scheduled work is looked at. Answers within two seconds, whatever the database
-    does."""
+    """Check that requests can be served. The database answers with the right schema. Where the process runs agents,
+    leases and the schedule are working too. Answers within two seconds."""
     jobs = current_app.extensions.get("upshot.jobs")
     trouble = database_watch(current_app).trouble() or (jobs.trouble() if jobs else None)
     return problems.answer(NotReady(trouble)) if trouble is not None else Health(status="ready")

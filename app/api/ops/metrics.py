@@ -128,8 +128,8 @@ class RequestCounts:
 
 @route(bp, "GET", "/metrics", access=("public", "admin"), **TEXT)
 def metrics() -> Response:
-    """Figures for Prometheus. Those of the whole server for requests from the machine itself and for the operator's
-    token (`UPSHOT_METRICS_TOKEN`). With an admin key, those of its workspace."""
+    """Get metrics for Prometheus. Requests from the server itself or with the operator's token
+    (`UPSHOT_METRICS_TOKEN`) get the whole server's metrics. An admin key gets its workspace's."""
     refusal = refused()
     if refusal is not None:
         return problems.answer(refusal)
@@ -145,7 +145,7 @@ def metrics() -> Response:
 def refused() -> Problem | None:
     """Why this request gets no figures, or None."""
     if g.actor is not None:
-        return None if g.actor.is_admin else Forbidden("This needs a key of an admin with the scope `admin`.")
+        return None if g.actor.is_admin else Forbidden("Use an admin's key with the scope `admin`.")
     if g.operator or from_this_machine():
         return None
     return SignInNeeded("Send an admin key or the operator's token, or ask from the server itself.")

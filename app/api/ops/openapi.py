@@ -16,11 +16,11 @@ from app.api.kit.route import Declared, route
 from app.api.ops import bp
 
 ROLES = {
-    "public": "Open to anyone.",
-    "signed_in": "For any person of the workspace.",
-    "member": "For members. A key needs the scope `{scope}`.",
-    "admin": "For admins. A key needs the scope `{scope}`.",
-    "owner": "For owners. A key needs the scope `{scope}`.",
+    "public": "No key needed.",
+    "signed_in": "For everyone in the workspace.",
+    "member": "Needs a key with the scope `{scope}`.",
+    "admin": "Needs an admin's key with the scope `{scope}`.",
+    "owner": "Needs an owner's key with the scope `{scope}`.",
 }
 VARIABLE = re.compile(r"<(?:(\w+)(?:\([^)]*\))?:)?(\w+)>")
 SERVICE = "Service"
@@ -28,8 +28,9 @@ SERVICE = "Service"
 TAGS = {"shared-context": "Knowledge", "import": "Imports", "hooks": "Evals", "conversations": "Reactions"}
 REFERENCE = "#/components/schemas/{model}"
 ABOUT = (
-    "Feedback in, knowledge out. Send `Authorization: Bearer KEY` with a key from Settings. Bodies are JSON up to 1"
-    " MiB, unknown fields are refused, times are RFC 3339 with an offset. Errors are `application/problem+json`."
+    "Send feedback and sessions, get knowledge. Authenticate with `Authorization: Bearer KEY` and a key from "
+    "Settings. Bodies are JSON up to 1 MiB. Unknown fields are refused. Times are RFC 3339 with an offset. "
+    "Errors are `application/problem+json`."
 )
 
 
@@ -39,7 +40,7 @@ class FieldError(Answer):
 
 
 class ProblemDocument(Answer):
-    """What went wrong and what to change (RFC 9457). `errors` is there when single fields are to blame."""
+    """What went wrong and what to change (RFC 9457). `errors` lists invalid fields."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
@@ -53,7 +54,7 @@ class ProblemDocument(Answer):
 
 @route(bp, "GET", "/api/openapi.json", access=("public", None), transactional=False)
 def document() -> Response:
-    """This description. OpenAPI 3.1 of every JSON route."""
+    """Get the OpenAPI document. OpenAPI 3.1 for every JSON route."""
     return Response(described(), mimetype="application/json", headers={"Cache-Control": "no-cache"})
 
 
@@ -145,7 +146,7 @@ def parameters_of(declared: Declared) -> Iterator[dict[str, Any]]:
             "in": "header",
             "required": False,
             "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-            "description": "The same key with the same body gets the first answer again, for 24 hours.",
+            "description": "Repeating a request with the same key and body within 24 hours returns the first answer.",
         }
 
 
