@@ -51,6 +51,7 @@ class Settings:
     port: int = setting("Port to listen on.", 8000, 0, 65535, "a port")
     data_dir_text: str = setting("Where the embedded database and the secret key are kept.", "var")
     database_url: str = setting("PostgreSQL 15 or newer, as the app role; the embedded one when unset.")
+    prepared_statements_text: str = setting("`off` for a pooler that does not know prepared statements.", "on")
     owner_database_url: str = setting("The same database as its owner; used by `upshot db …` only.")
     secret_key: str = setting("At least 32 random characters; made and kept in the data directory when unset.")
     model: str = setting("The model that agents use unless theirs says otherwise.", "offline")
@@ -100,8 +101,12 @@ class Settings:
         """Refuse settings that cannot work, with a sentence that says what to change."""
         if not _can_be_host(self.host):
             raise Unusable(f"UPSHOT_HOST is {self.host}; give an address of this machine, such as 127.0.0.1.")
-        if self.executor_text not in {"on", "off"}:
-            raise Unusable(f"UPSHOT_EXECUTOR is {self.executor_text}; write on or off.")
+        for name, switch in (
+            ("UPSHOT_EXECUTOR", self.executor_text),
+            ("UPSHOT_PREPARED_STATEMENTS", self.prepared_statements_text),
+        ):
+            if switch not in {"on", "off"}:
+                raise Unusable(f"{name} is {switch}; write on or off.")
         for name, secret in (("UPSHOT_SECRET_KEY", self.secret_key), ("UPSHOT_METRICS_TOKEN", self.metrics_token)):
             if secret and (len(secret) < 32 or len(set(secret)) < 8):
                 raise Unusable(f"{name} is too short or not random; give at least 32 random characters.")
@@ -129,6 +134,10 @@ class Settings:
     @property
     def runs_agents(self) -> bool:
         return self.executor_text == "on"
+
+    @property
+    def prepares_statements(self) -> bool:
+        return self.prepared_statements_text == "on"
 
     @property
     def data_dir(self) -> Path:

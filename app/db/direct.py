@@ -6,10 +6,11 @@ on its connection the first time, and from then on is one call that leaves the o
 
 import re
 import select
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg.adapt import Transformer
@@ -19,16 +20,34 @@ from psycopg.pq import ConnStatus, Escaping, ExecStatus, TransactionStatus
 Rows = list[tuple[Any, ...]]
 
 
+# How many statements a connection keeps prepared of ours, and as many of SQLAlchemy's.
+MAX_PREPARED = 100
+# The second time a statement comes, SQLAlchemy's cursor prepares it.
+PREPARE_AFTER = 1
+# Planning takes several times as long as running what pages ask. Queries are written so that one plan is right for
+# every workspace: by an index in the order of the list, or over a window of so many rows.
+ONE_PLAN = b"SET plan_cache_mode = force_generic_plan"
+
+
 class Connection(psycopg.Connection[Any]):
     """A connection of the app's pool, which ends its transactions as directly. `prepared` has the statements that it
     knows, by whether a replay asks and by their text: the name there, the parameters in order, and what reads the rows.
     A replay acts as another role, and a plan is made anew whenever another role than before uses it. `reader` reads the
-    rows of what is not prepared."""
+    rows of what is not prepared. Nothing is, where `prepares` is false."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.prepared: dict[tuple[bool, str], tuple[bytes, tuple[str, ...], Any]] = {}
+        self.prepared: OrderedDict[tuple[bool, str], tuple[bytes, tuple[str, ...], Any]] = OrderedDict()
         self.reader = Transformer(self)
+        self.prepares = True
+        self.cursor_factory = Cursor
+
+    def use_statements(self, *, prepared: bool) -> None:
+        """Prepare statements, each with one plan for all its values, or send each anew."""
+        self.prepares, self.prepared_max = prepared, MAX_PREPARED
+        self.prepare_threshold = PREPARE_AFTER if prepared else None
+        if prepared:
+            _good(self, self.pgconn.exec_(ONE_PLAN))
 
     def commit(self) -> None:
         self._end(b"COMMIT")
@@ -39,6 +58,17 @@ class Connection(psycopg.Connection[Any]):
     def _end(self, command: bytes) -> None:
         if self.pgconn.transaction_status != TransactionStatus.IDLE:
             _good(self, self.pgconn.exec_(command))
+
+
+class Cursor(psycopg.Cursor[Any]):
+    """SQLAlchemy's cursor. psycopg would drop every statement of the connection, ours too, once it saw a rollback;
+    PostgreSQL keeps them."""
+
+    def execute(self, query: Any, params: Any = None, **more: Any) -> Self:
+        if isinstance(query, str) and query.startswith("ROLLBACK TO SAVEPOINT "):
+            _good(self.connection, self.connection.pgconn.exec_(query.encode()))
+            return self
+        return super().execute(query, params, **more)
 
 
 _numbers = count()
@@ -57,6 +87,10 @@ def execute(connection: Connection, statement: str, parameters: Mapping[str, Any
     inner = connection.pgconn
     if inner.transaction_status == TransactionStatus.IDLE:
         _good(connection, inner.exec_(b"BEGIN"))
+    if not connection.prepares:
+        numbered, names = _numbered(statement)
+        given = inner.exec_params(numbered, [_text(parameters[one]) for one in names])
+        return _rows(_good(connection, given), connection.reader)
     key = (in_replay, statement)
     name, names, reader = _prepared(connection, key)
     values: list[Any] = [_text(parameters[one]) for one in names]
@@ -66,6 +100,10 @@ def execute(connection: Connection, statement: str, parameters: Mapping[str, Any
 def end_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
     """What a statement gives that is the last of its transaction, in one round trip with the commit: when it comes
     back, the transaction is committed. A statement that fails ends nothing."""
+    if not connection.prepares:
+        rows = execute(connection, statement, parameters)
+        connection.commit()
+        return rows
     inner = connection.pgconn
     key = (False, statement)
     name, names, reader = _prepared(connection, key)
@@ -108,14 +146,19 @@ def _answers(inner: Any) -> list[Any]:
 
 
 def _prepared(connection: Connection, key: tuple[bool, str]) -> tuple[bytes, tuple[str, ...], Any]:
-    """What the connection knows of the statement, which stays prepared when the transaction is rolled back."""
-    found = connection.prepared.get(key)
-    if found is None:
-        numbered, names = _numbered(key[1])
-        name = f"upshot_{next(_numbers)}".encode()
-        _good(connection, connection.pgconn.prepare(name, numbered))
-        found = connection.prepared[key] = (name, names, Transformer(connection))
-    return found
+    """What the connection knows of the statement, which stays prepared when the transaction is rolled back. The one
+    that was not used for the longest time makes room for another."""
+    known = connection.prepared
+    if key in known:
+        known.move_to_end(key)
+        return known[key]
+    numbered, names = _numbered(key[1])
+    name = f"upshot_{next(_numbers)}".encode()
+    _good(connection, connection.pgconn.prepare(name, numbered))
+    known[key] = (name, names, Transformer(connection))
+    if len(known) > MAX_PREPARED:
+        _good(connection, connection.pgconn.close_prepared(known.popitem(last=False)[1][0]))
+    return known[key]
 
 
 @cache
@@ -153,15 +196,15 @@ def _literal(connection: Connection, value: Any) -> bytes:
     return b"NULL" if text is None else bytes(Escaping(connection.pgconn).escape_literal(text))
 
 
-def _good(connection: Connection, result: Any, key: tuple[bool, str] | None = None) -> Any:
+def _good(connection: Any, result: Any, key: tuple[bool, str] | None = None) -> Any:
     """The result, or its error raised. A prepared statement that cannot be used any more is forgotten."""
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         return result
     if connection.pgconn.status == ConnStatus.BAD:
         raise psycopg.OperationalError(connection.pgconn.get_error_message())
     error = error_from_result(result, connection.info.encoding)
-    if key is not None and isinstance(error, psycopg.errors.FeatureNotSupported):
-        connection.prepared.pop(key, None)
+    if key in connection.prepared and isinstance(error, psycopg.errors.FeatureNotSupported):
+        connection.pgconn.close_prepared(connection.prepared.pop(key)[0])
     raise error
 
 

@@ -13,7 +13,7 @@ import psycopg
 from flask import Flask
 from flask_sqlalchemy import SQLAlchemy
 from flask_sqlalchemy.session import Session as FlaskSession
-from sqlalchemy import Connection, event, select
+from sqlalchemy import Connection, ExceptionContext, event, select
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session, SessionTransaction
 
@@ -137,15 +137,18 @@ def get_own(model: type[Row], row_id: UUID | None, noun: str, *, actor: Actor, l
 
 
 def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
-    """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in. It prepares
-    nothing by itself: with each rollback it would drop every statement of the connection, those of `direct` too. The
-    pool never runs dry before the threads do, and gives up in time to answer 503. Connections are not pinged, which
-    would cost a round trip on every request: the statement that signs a request in is tried once more on a dead one."""
+    """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in. The pool never
+    runs dry before the threads do, and gives up in time to answer 503. Connections are not pinged, which would cost a
+    round trip on every request: the statement that signs a request in is tried once more on a dead one."""
+
+    def connect() -> direct.Connection:
+        connection = direct.Connection.connect(opened.app_url, application_name="upshot", **NETWORK_TIMEOUTS)
+        connection.use_statements(prepared=settings.prepares_statements)
+        return connection
+
     app.config["SQLALCHEMY_DATABASE_URI"] = "postgresql+psycopg://"
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {
-        "creator": lambda: direct.Connection.connect(
-            opened.app_url, application_name="upshot", prepare_threshold=None, **NETWORK_TIMEOUTS
-        ),
+        "creator": connect,
         # Runs have threads of their own that ask the database.
         "pool_size": settings.threads + (settings.run_threads if settings.runs_agents else 0),
         "max_overflow": 4,
@@ -156,3 +159,12 @@ def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
     app.extensions["upshot.opened"] = opened
     app.extensions["upshot.watch"] = DatabaseWatch(opened.app_url)
     db.init_app(app)
+    with app.app_context():
+        event.listen(db.engine, "handle_error", _drop_outdated)
+
+
+def _drop_outdated(context: ExceptionContext) -> None:
+    """Give up the connections of the pool after an upgrade under a running server changed what a prepared statement
+    returns: they would refuse that statement for as long as they live. The next transaction gets a new one."""
+    if isinstance(context.original_exception, psycopg.errors.FeatureNotSupported):
+        context.is_disconnect = True
