@@ -29,12 +29,13 @@ _MISPLACED = (
 MARKED = re.compile(f"(?:[{_HIDDEN}][\u200c\u200d\ufe00-\ufe0f]*|{'|'.join(_MISPLACED)})+")
 # Of no width and harmless: hints for hyphenation and direction.
 DROPPED = re.compile("[\u00ad\u061c\u200e\u200f]")
-EITHER = re.compile(f"{MARKED.pattern}|{DROPPED.pattern}")
+# Whatever the two begin with, wherever it stands: most texts have none of it, and a single set is quick to look for.
+_CONCERNED = re.compile(f"[{_HIDDEN}\u200c\u200d\u180b-\u180f\u2800\ufe00-\ufe0f\u00ad\u061c\u200e\u200f]")
 
 
 def visible(text: str) -> str:
     """The text with a mark for each run of hidden or turning characters, and without hints for hyphenation."""
-    if EITHER.search(text) is None:
+    if (text.isascii() and text.isprintable()) or _CONCERNED.search(text) is None:
         return text
     return DROPPED.sub("", MARKED.sub(MARK, text))
 

@@ -99,6 +99,7 @@ def option_label(field: Mapping[str, Any], value: str) -> str:
 
 # Times, numbers and ids. The server speaks UTC; the browser adds the viewer's zone to the title.
 
+MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MINUTE, HOUR, DAY, MONTH, YEAR = 60, 3600, 86400, 30 * 86400, 365 * 86400
 # Up to each limit in seconds, the unit that is said and how long it is.
 STEPS = ((HOUR, "min", MINUTE), (DAY, "h", HOUR), (MONTH, "d", DAY), (YEAR, "mo", MONTH))
@@ -134,12 +135,12 @@ def due(at: datetime, since: datetime | None = None) -> str:
 
 
 def exact(at: datetime) -> str:
-    return f"{day(at)}, {at.astimezone(UTC):%H:%M:%S} UTC"
+    return f"{day(at)}, {clock(at)} UTC"
 
 
 def day(at: datetime) -> str:
     at = at.astimezone(UTC)
-    return f"{at.day} {at:%b %Y}"
+    return f"{at.day} {MONTH_NAMES[at.month - 1]} {at.year}"
 
 
 def minute(at: datetime) -> str:
@@ -148,7 +149,8 @@ def minute(at: datetime) -> str:
 
 
 def clock(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%H:%M:%S}"
+    at = at.astimezone(UTC)
+    return f"{at.hour:02}:{at.minute:02}:{at.second:02}"
 
 
 def iso(at: datetime) -> str:

@@ -16,7 +16,7 @@ from app.services.workspaces.credentials import Credential
 from app.text import hidden_characters
 from app.views import format, markdown
 from app.views.htmx import flashed_toasts, local_path, vary_by_htmx
-from app.views.layout import bp
+from app.views.layout import bp, rendering
 
 THEMES = ("light", "dark", "auto")
 A_YEAR = 365 * 24 * 3600
@@ -172,7 +172,12 @@ def context() -> dict[str, Any]:
 
 def register(app: Flask) -> None:
     """Give templates what they read."""
+    app.jinja_environment = rendering.Templates
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
-    app.jinja_env.globals |= {"flashed_toasts": flashed_toasts, "scope_options": scope_options}
+    app.jinja_env.globals |= {
+        "flashed_toasts": flashed_toasts,
+        "scope_options": scope_options,
+        "url_for": rendering.url_for,
+    }
     app.jinja_env.finalize = hidden_characters.finalize
     app.context_processor(context)
