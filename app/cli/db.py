@@ -15,7 +15,7 @@ from app.errors import Unusable
 
 @click.group()
 def db() -> None:
-    """Prepare, upgrade and check the database."""
+    """Set up, upgrade and check the database."""
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def owner_url() -> Iterator[str]:
     elif settings.owner_database_url:
         yield settings.owner_database_url
     else:
-        raise Unusable("Set UPSHOT_OWNER_DATABASE_URL to the owner's address; `upshot db init` makes one.")
+        raise Unusable("Set UPSHOT_OWNER_DATABASE_URL to the owner's address. `upshot db init` prints one.")
 
 
 def _embedded(settings: Settings) -> Any:
@@ -45,7 +45,7 @@ def _embedded(settings: Settings) -> Any:
 @json_option
 @plain_failures
 def upgrade(revision: str, as_json: bool) -> None:
-    """Bring the schema up to REVISION (the newest)."""
+    """Upgrade the schema to REVISION (default: newest)."""
     _migrate("upgrade", revision, as_json)
 
 
@@ -54,7 +54,7 @@ def upgrade(revision: str, as_json: bool) -> None:
 @json_option
 @plain_failures
 def downgrade(revision: str, as_json: bool) -> None:
-    """Take the schema back to REVISION (`base` for an empty database)."""
+    """Downgrade the schema to REVISION (`base` empties the database)."""
     _migrate("downgrade", revision, as_json)
 
 
@@ -71,7 +71,7 @@ def _migrate(direction: str, revision: str, as_json: bool) -> None:
 @json_option
 @plain_failures
 def check(as_json: bool) -> None:
-    """Compare the schema with what this version expects; exit 1 when they differ."""
+    """Check that the schema matches this version. Exits with 1 if it doesn't."""
     from app.db import migrate
 
     with owner_url() as url:
@@ -86,11 +86,11 @@ def check(as_json: bool) -> None:
 
 @db.command()
 @click.option("--url", "privileged", required=True, help="Address of the database as a superuser or CREATEROLE role.")
-@click.option("--new-passwords", is_flag=True, help="Give roles that are there already new passwords.")
+@click.option("--new-passwords", is_flag=True, help="Give existing roles new passwords.")
 @json_option
 @plain_failures
 def init(privileged: str, new_passwords: bool, as_json: bool) -> None:
-    """Make the owner's and the app's role in a database and print both addresses."""
+    """Create the owner and app roles in a database and print both addresses."""
     from app.db.boot import check_server
     from app.db.connect import connect
     from app.db.roles import ensure_roles
@@ -123,7 +123,7 @@ def init(privileged: str, new_passwords: bool, as_json: bool) -> None:
 @json_option
 @plain_failures
 def url(role: str, as_json: bool) -> None:
-    """Print the address in use, the embedded one too."""
+    """Print the database address, including the embedded server's."""
     settings = Settings.from_env()
     if settings.embedded:
         found = _embedded(settings).url(role)

@@ -38,16 +38,16 @@ class Share(click.FloatRange):
 
 
 @evals.command("run")
-@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
-@click.option("--set", "set_name", required=True, help="The golden set.")
-@click.option("--agent", "agent_slug", help="Slug of the agent to test; each golden's own when left out.")
-@click.option("--version", "version", type=click.IntRange(min=1), help="Its version; the current one when left out.")
-@click.option("--live-context", is_flag=True, help="With the knowledge of today, not what each golden had.")
-@click.option("--trials", type=click.IntRange(1, 20), default=1, show_default=True, help="Replay each golden so often.")
-@click.option("--fail-under", type=Share(0, 1), default=1.0, show_default=True, help="Least accuracy.")
-@click.option("--baseline", type=click.UUID, help="Run to compare with; the set's last score when left out.")
+@click.option("--tenant", "slug", required=True, help="The workspace's slug.")
+@click.option("--set", "set_name", required=True, help="The golden set to replay.")
+@click.option("--agent", "agent_slug", help="Slug of the agent to test (default: each golden's own).")
+@click.option("--version", "version", type=click.IntRange(min=1), help="Agent version (default: current).")
+@click.option("--live-context", is_flag=True, help="Use live knowledge instead of frozen.")
+@click.option("--trials", type=click.IntRange(1, 20), default=1, show_default=True, help="Replays per golden.")
+@click.option("--fail-under", type=Share(0, 1), default=1.0, show_default=True, help="Minimum accuracy, from 0 to 1.")
+@click.option("--baseline", type=click.UUID, help="Run to compare with (default: the set's last score).")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML to this file.")
-@click.option("--ref", help="What you call it, such as a commit.")
+@click.option("--ref", help="Your label, such as a commit.")
 @json_option
 @coded_failures
 def run_set(
@@ -63,16 +63,16 @@ def run_set(
     ref: str | None,
     as_json: bool,
 ) -> None:
-    """Replay a golden set here and now, and say whether the agents got worse.
+    """Replay a golden set and report whether the agents got worse.
 
-    The replays are run by this process, and by any worker that has room for them.
+    This process runs the replays, together with any free workers.
     """
     from app.services.evals.reports import write_junit
     from app.services.evals.runs import NewRun
     from app.services.workspaces import store as workspace_store
 
     if version is not None and agent_slug is None:
-        raise click.UsageError("--version goes with --agent.")
+        raise click.UsageError("Use --version together with --agent.")
     if junit is not None and not junit.parent.is_dir():
         fail(f"There is no directory {junit.parent} to write {junit.name} into.", CONFIGURATION)
     system = workspace_store.system_actor(workspace_store.find_workspace(slug))

@@ -23,9 +23,10 @@ MAX_DIFFERENCES = 10
 
 @click.group()
 def evals() -> None:
-    """Compare sessions and run golden sets.
+    """Compare sessions and replay golden sets.
 
-    Exit codes: 0 pass, 1 regression, 2 usage, 3 configuration, 4 unreachable, 5 inconclusive, 130 stopped by Ctrl-C.
+    Exit codes: 0 pass, 1 regression, 2 usage, 3 configuration, 4 unreachable, 5 inconclusive, 130 stopped by
+    Ctrl-C.
     """
 
 
@@ -40,9 +41,9 @@ def coded_failures(command: Command) -> Command:
             with opened_app():
                 return command(*args, **kwargs)
         except KeyboardInterrupt:
-            fail("Stopped before there was a verdict.", STOPPED)
+            fail("Stopped before a verdict.", STOPPED)
         except (OperationalError, InterfaceError):
-            fail("The database does not answer.", UNREACHABLE)
+            fail("The database isn't answering.", UNREACHABLE)
         except Unusable as trouble:
             fail(str(trouble), UNREACHABLE if str(trouble).startswith("Cannot reach") else CONFIGURATION)
         except Problem as trouble:
@@ -54,11 +55,11 @@ def coded_failures(command: Command) -> Command:
 @evals.command("compare")
 @click.argument("golden", type=click.UUID)
 @click.argument("replay", type=click.UUID)
-@click.option("--tenant", "slug", default="demo", show_default=True, help="Slug of the workspace.")
+@click.option("--tenant", "slug", default="demo", show_default=True, help="The workspace's slug.")
 @json_option
 @coded_failures
 def compare_sessions(golden: UUID, replay: UUID, slug: str, as_json: bool) -> None:
-    """Compare the session REPLAY with the session GOLDEN, which is taken to be right."""
+    """Compare the session REPLAY with the session GOLDEN."""
     from app.db import acting_as, transaction
     from app.services.evals import compare as eval_compare
     from app.services.workspaces import store as workspace_store

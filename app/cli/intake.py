@@ -23,17 +23,18 @@ MAX_ERRORS = 20
 
 @click.group("import")
 def import_() -> None:
-    """Take in recorded work."""
+    """Import recorded sessions."""
 
 
 @import_.command("messages")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
+@click.option("--tenant", "slug", required=True, help="The workspace's slug.")
 @workspace_command
 def import_messages(file: Path, slug: str, as_json: bool) -> None:
-    """Take in sessions from FILE: NDJSON, one session a line, chat-completion messages. `-` reads standard input.
+    """Import sessions from FILE.
 
-    Bad lines are listed with their numbers and the rest goes in. The same file again adds nothing.
+    The file is NDJSON with one session per line, as chat-completion messages. Use `-` for standard input. Bad lines
+    are reported by number, and the rest is imported. Importing the same file again adds nothing.
     """
     from app.db import acting_as, transaction
     from app.services.ingest import imports as ingest_imports
@@ -86,13 +87,15 @@ def feedback() -> None:
 
 
 @feedback.command("add")
-@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
-@click.option("--user", "email", required=True, help="E-mail of the person who says it.")
+@click.option("--tenant", "slug", required=True, help="The workspace's slug.")
+@click.option("--user", "email", required=True, help="Email of the person who gives the feedback.")
 @click.option("--rating", required=True, type=click.Choice(RATINGS))
-@click.option("--comment", help="In their own words, at most 4,096 characters.")
-@click.option("--session", "session_id", type=click.UUID, help="Id of the session it is about.")
-@click.option("--source", type=click.Choice(SOURCES), help="What it is about; the session when one is named.")
-@click.option("--tool", help="Slug of the tool it is about, with `--source tool`.")
+@click.option("--comment", help="Comment, up to 4,096 characters.")
+@click.option("--session", "session_id", type=click.UUID, help="ID of the session.")
+@click.option(
+    "--source", type=click.Choice(SOURCES), help=("What the feedback is about (default: the session, if given).")
+)
+@click.option("--tool", help="Slug of the tool, with `--source tool`.")
 @workspace_command
 def add_feedback(
     slug: str,
@@ -104,7 +107,7 @@ def add_feedback(
     tool: str | None,
     as_json: bool,
 ) -> None:
-    """Give feedback in the name of a member. An admin's observation is a flag and needs a comment."""
+    """Give feedback on behalf of a member. An admin's observation is a flag and needs a comment."""
     from app.db import acting_as, transaction
     from app.services.feedback.intake import NewFeedback, record_feedback
     from app.services.workspaces import identity
@@ -130,13 +133,13 @@ def add_feedback(
 
 @click.group()
 def demo() -> None:
-    """Fill or refill the demo workspace, and record what its agents answer."""
+    """Create or recreate the demo workspace, or record its agents' answers."""
 
 
 @demo.command("seed")
 @workspace_command
 def seed_command(as_json: bool) -> None:
-    """Fill the demo workspace, unless it is there."""
+    """Create the demo workspace if there is none."""
     from app.demo.seed import seed
 
     made = seed()
@@ -146,7 +149,7 @@ def seed_command(as_json: bool) -> None:
 @demo.command("reset")
 @workspace_command
 def reset_command(as_json: bool) -> None:
-    """Delete the demo workspace and fill it again."""
+    """Delete the demo workspace and create it again."""
     from app.demo.seed import reset
 
     made = reset(current_app.extensions["upshot.opened"].owner_url)
@@ -154,13 +157,12 @@ def reset_command(as_json: bool) -> None:
 
 
 @demo.command("record")
-@click.option("--replays", is_flag=True, help="Take the conversations as they are recorded; replay the goldens only.")
+@click.option("--replays", is_flag=True, help="Keep the recorded conversations and only replay the goldens.")
 @workspace_command
 def record_command(as_json: bool, replays: bool) -> None:
-    """Hold the demo's conversations with the offline agents, replay its goldens, and write both into app/demo/data.
+    """Record the demo's conversations and replays with the offline model and write them to app/demo/data.
 
-    For developers: after a change to the conversations, the knowledge or the offline model. It happens in a workspace
-    of its own, which is deleted afterwards.
+    For developers, after changing conversations, knowledge or the offline model. Uses a temporary workspace.
     """
     from app.demo.record import record
 

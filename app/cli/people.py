@@ -13,37 +13,37 @@ from app.server.address import find_address
 
 @click.group()
 def tenant() -> None:
-    """Make workspaces."""
+    """Create workspaces."""
 
 
 @tenant.command("create")
-@click.option("--slug", required=True, help="Lower-case letters, digits and hyphens; it never changes.")
-@click.option("--name", required=True, help="What people call the workspace.")
+@click.option("--slug", required=True, help="Lowercase letters, digits and hyphens. Can't be changed later.")
+@click.option("--name", required=True, help="The workspace's name.")
 @people_command
 def create_tenant(slug: str, name: str, as_json: bool) -> None:
-    """Make a workspace."""
+    """Create a workspace."""
     from app.db import transaction
     from app.services.workspaces import store as workspace_store
 
     with transaction():
         made, _ = workspace_store.create_workspace(slug=slug, name=name)
-    emit({"id": made.id, "slug": made.slug, "name": made.name}, f"Made the workspace {made.name} ({slug}).", as_json)
+    emit({"id": made.id, "slug": made.slug, "name": made.name}, f"Created the workspace {made.name} ({slug}).", as_json)
 
 
 @click.group()
 def user() -> None:
-    """Make people."""
+    """Create people."""
 
 
 @user.command("create")
 @click.option("--email", required=True)
-@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
+@click.option("--tenant", "slug", required=True, help="The workspace's slug.")
 @click.option("--role", type=click.Choice(list(RANK)), default="member", show_default=True)
-@click.option("--name", help="Their name; the first part of the e-mail when left out.")
-@click.option("--password-stdin", is_flag=True, help="Read their password from the first line of standard input.")
+@click.option("--name", help="The person's name (default: first part of the email).")
+@click.option("--password-stdin", is_flag=True, help="Read the password from the first line of standard input.")
 @people_command
 def create_user(email: str, slug: str, role: str, name: str | None, password_stdin: bool, as_json: bool) -> None:
-    """Add someone to a workspace. Without a password they come in with `upshot signin-link`."""
+    """Add a person to a workspace. Without a password they sign in with `upshot signin-link`."""
     from app.db import acting_as, transaction
     from app.services.workspaces import people
     from app.services.workspaces import store as workspace_store
@@ -60,18 +60,18 @@ def create_user(email: str, slug: str, role: str, name: str | None, password_std
 
 @click.group()
 def key() -> None:
-    """Make API keys."""
+    """Create API keys."""
 
 
 @key.command("create")
-@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
-@click.option("--user", "email", required=True, help="E-mail of the person that the key acts as.")
-@click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="Once or more often.")
-@click.option("--name", default="from the command line", show_default=True, help="What the key is called.")
+@click.option("--tenant", "slug", required=True, help="The workspace's slug.")
+@click.option("--user", "email", required=True, help="Email of the key's owner.")
+@click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="Can be repeated.")
+@click.option("--name", default="from the command line", show_default=True, help="Name of the key.")
 @json_option
 @plain_failures
 def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_json: bool) -> None:
-    """Make a key and print it, once."""
+    """Create a key and print it. It isn't shown again."""
     from app.services.workspaces import credentials
 
     with opened_transaction() as run:
@@ -89,7 +89,7 @@ def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_jso
 @json_option
 @plain_failures
 def signin_link(email: str, as_json: bool) -> None:
-    """Print a link that signs someone in once, within 15 minutes."""
+    """Print a one-time sign-in link, valid for 15 minutes."""
     from app.services.workspaces import credentials
 
     settings = Settings.from_env()
@@ -107,5 +107,5 @@ def _first_line() -> str:
     """The password as it was piped in. Not an option: those show in the list of processes."""
     line = sys.stdin.readline().rstrip("\r\n")
     if not line:
-        raise Invalid("Standard input has no password on its first line.")
+        raise Invalid("The first line of standard input has no password.")
     return line

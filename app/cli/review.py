@@ -22,11 +22,11 @@ def review() -> None:
 
 
 @review.command("run")
-@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
-@click.option("--dry-run", is_flag=True, help="Say what it would do, and change nothing.")
+@click.option("--tenant", "slug", required=True, help="The workspace's slug.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do, without changing anything.")
 @workspace_command
 def run_review(slug: str, dry_run: bool, as_json: bool) -> None:
-    """Review what is pending, here and now, whether reviews are turned on or not."""
+    """Review pending feedback now, even if scheduled reviews are off."""
     from app.db import acting_as, transaction
     from app.services.review import runs as review_runs
     from app.services.workspaces import store as workspace_store

@@ -15,9 +15,9 @@ KEY_VARIABLE = "UPSHOT_API_KEY"
 
 
 @click.command()
-@click.option("--demo", is_flag=True, help="Fill the demo workspace first and offer it on the sign-in page.")
+@click.option("--demo", is_flag=True, help="Create the demo workspace first and offer it on the sign-in page.")
 @click.option(
-    "--processes", type=click.IntRange(1, 64), help="How many processes answer requests, instead of UPSHOT_PROCESSES."
+    "--processes", type=click.IntRange(1, 64), help="Number of server processes (overrides UPSHOT_PROCESSES)."
 )
 @json_option
 @plain_failures
@@ -31,7 +31,7 @@ def serve(demo: bool, processes: int | None, as_json: bool) -> None:
 @click.command()
 @plain_failures
 def worker() -> None:
-    """Run agents and scheduled work until stopped, beside a server or on another machine with the same database."""
+    """Run agents and scheduled work until stopped, next to a server or on another machine with the same database."""
     from app.agents.models import check_default_model
     from app.config import Settings
     from app.jobs.executor import warm_up
@@ -56,14 +56,13 @@ def worker() -> None:
 @click.option(
     "--key-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"A file with an API key on its first line; else the key is taken from {KEY_VARIABLE}.",
+    help=f"A file with an API key on its first line. Otherwise the key comes from {KEY_VARIABLE}.",
 )
 @plain_failures
 def mcp(key_file: Path | None) -> None:
-    """Serve MCP on standard input and output, with the rights of an API key.
+    """Serve MCP on standard input and output, with an API key's permissions.
 
-    The key comes from the variable UPSHOT_API_KEY or from a file, never from the command line, where everybody on the
-    machine could read it.
+    The key comes from UPSHOT_API_KEY or a file, never from the command line, where other users could see it.
     """
     key = _key(key_file)
     with opened_app() as app:
@@ -79,7 +78,7 @@ def _key(key_file: Path | None) -> str:
         try:
             key = key_file.read_text(encoding="utf-8").partition("\n")[0].strip()
         except (OSError, UnicodeDecodeError):
-            raise Unusable(f"{key_file} cannot be read; give a file with an API key on its first line.") from None
+            raise Unusable(f"{key_file} can't be read. Use a file with an API key on its first line.") from None
     if not key:
-        raise Unusable(f"There is no API key; set {KEY_VARIABLE} or give --key-file. `upshot key create` makes one.")
+        raise Unusable(f"No API key. Set {KEY_VARIABLE} or use --key-file. Create a key with `upshot key create`.")
     return key
