@@ -59,7 +59,8 @@ def test_from_nothing_to_a_key_and_a_link(app, upshot):
 
 def test_words_for_people_and_one_sentence_when_it_cannot_be_done(upshot):
     slug = f"c-{secrets.token_hex(6)}"
-    assert upshot("tenant", "create", "--slug", slug, "--name", "Acme").stdout == f"Created the workspace Acme ({slug}).\n"
+    made = upshot("tenant", "create", "--slug", slug, "--name", "Acme")
+    assert made.stdout == f"Created the workspace Acme ({slug}).\n"
     failures = [
         (("tenant", "create", "--slug", slug, "--name", "Acme"), "already a workspace"),
         (("tenant", "create", "--slug", "No!", "--name", "Acme"), "lower-case"),
