@@ -257,8 +257,9 @@
   document.addEventListener("htmx:after:swap", () => {
     shownAt = here();
     const box = document.activeElement;
-    if (typed !== null && box?.matches?.("[data-search]") && box.value !== typed) {
-      box.value = typed;
+    const own = typed === asked ? box?.defaultValue : typed;
+    if (typed !== null && box?.matches?.("[data-search]") && box.value !== own) {
+      box.value = own;
       if (typed !== asked) box.dispatchEvent(new Event("input", { bubbles: true }));
     }
     typed = null;

@@ -11,7 +11,6 @@ from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import SCAN_LIMIT, ChatFilters
 from app.services.feedback import lists as feedback_lists
-from app.services.lists.filters import load_menus
 from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
@@ -35,11 +34,8 @@ def index() -> Any:
     views = saved_views.load_views("conversations")
     if views.opening:
         return views.opening
-    asked = listing.read_listing(ChatFilters)
+    asked = listing.read_box(ChatFilters)
     found = chat_lists.list_chats(asked.filters, asked.page, actor=g.actor)
-    menus = load_menus(actor=g.actor, person_id=asked.filters.person_id)
-    options = {"agent": menus["agents"], "person_id": menus["people"]}
-    fields = [*listing.offer(ChatFilters, "agent", "person_id", "rating", "project", **options), *listing.DAYS]
     return page(
         "conversations/index.html",
         "conversations/_list.html",
@@ -47,7 +43,6 @@ def index() -> Any:
         found=found,
         asked=asked,
         views=views,
-        fields=fields,
         looked_at=SCAN_LIMIT,
         **listing.pager_links(found),
     )

@@ -1,17 +1,24 @@
-"""Query string ↔ chips and menus: what a list page reads from its address, and what its Filter menu offers."""
+"""Query string ↔ chips and menus: what a list page reads from its address, and what its filter box and form offer."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from flask import g, request
+from flask import Response, abort, after_this_request, g, redirect, request
 
 from app.db.paging import Page, Slice
+from app.errors import Invalid
 from app.services.agents import versions
-from app.services.lists.filters import SPELLED, Filters
+from app.services.lists import menus as list_menus
+from app.services.lists import phrases
+from app.services.lists.filters import PAGE_NAMES, SPELLED, Filters
+from app.services.lists.phrases import Chip
 from app.services.workspaces import store as workspace_store
+from app.views.format import query
+from app.views.htmx import wants_fragment
 
 Kind = TypeVar("Kind", bound=Filters)
 Field = dict[str, Any]
@@ -23,11 +30,16 @@ PAGE_ROWS = 50
 
 @dataclass(frozen=True)
 class Listing(Generic[Kind]):
-    """What the address asks for. `args` is the query without paging, as chips and links carry it on."""
+    """What the address asks for. `args` is the query without paging, as chips and links carry it on. `text` is what the
+    filter box says, `wrong` what is wrong with it."""
 
     filters: Kind
     page: Page
     args: dict[str, str]
+    chips: Sequence[Chip] = ()
+    menus: Mapping[str, list[tuple[str, str]]] = field(default_factory=dict)
+    text: str = ""
+    wrong: str = ""
 
     @property
     def filtered(self) -> bool:
@@ -50,6 +62,56 @@ def read_listing(
     zone = _zone() if local_days and {"from", "to"} & args.keys() else UTC
     filters = kind.from_args({**args, **fixed}, zone=zone)
     return Listing(filters, Page(rows, page_cursor(given)), args)
+
+
+def read_box(
+    kind: type[Kind], given: Mapping[str, str] | None = None, *, rows: int = PAGE_ROWS, menus: Collection[str] = ()
+) -> Listing[Kind]:
+    """Read the address of a list that has a filter box, and load these `menus` along with the names that its chips
+    need. What the box says may name filters: the address then becomes the one that has them as its own. What no filter
+    understands stays in the box, with a sentence."""
+    source, wrong = dict(request.args if given is None else given), ""
+    text = source.get("q", "").strip()
+    if given is None and text:
+        source, wrong = _expand(kind, source, text)
+    asked = read_listing(kind, source, rows=rows)
+    loaded = list_menus.load_menus(menus, phrases.ids_in(kind, asked.args), actor=g.actor)
+    chips = phrases.list_chips(kind, asked.args, loaded.names)
+    text = text if wrong else asked.args.get("q", "")
+    return replace(asked, chips=chips, menus=loaded.values, text=text, wrong=wrong)
+
+
+def _expand(kind: type[Filters], source: dict[str, str], text: str) -> tuple[dict[str, str], str]:
+    """The query with the filters that its words name, or without the words and with what is wrong with them."""
+    try:
+        found = phrases.parse_phrase(kind, text, today=datetime.now(_zone()).date(), actor=g.actor)
+    except Invalid as refusal:
+        after_this_request(_mark_invalid)
+        return {name: value for name, value in source.items() if name != "q"}, _sentence(refusal)
+    if found.keys() == {"q"}:
+        return source, ""
+    elsewhere = {*PAGE_ARGS, *PAGE_NAMES}
+    full = {name: value for name, value in {**source, **found}.items() if value and name not in elsewhere}
+    address = query(request.path, full)
+    if not wants_fragment():
+        abort(redirect(address, 303))
+    after_this_request(partial(_push_address, address))
+    return full, ""
+
+
+def _sentence(refusal: Invalid) -> str:
+    name, sentence = next(iter(refusal.fields.items()), ("q", refusal.detail))
+    return sentence if name == "q" else f"{name}: {sentence}"
+
+
+def _mark_invalid(response: Response) -> Response:
+    response.status_code = 422
+    return response
+
+
+def _push_address(address: str, response: Response) -> Response:
+    response.headers["HX-Push-Url"] = address
+    return response
 
 
 def page_cursor(given: Mapping[str, str] | None = None) -> str | None:

@@ -28,7 +28,7 @@ MAX_UNDONE = 200
 @access("admin")
 def index() -> Response:
     """Patterns, last seen first."""
-    asked = listing.read_listing(PatternFilters, rows=PAGE_SIZE)
+    asked = listing.read_box(PatternFilters, rows=PAGE_SIZE)
     found = pattern_figures.list_patterns(asked.filters, asked.page, actor=g.actor)
     return page(
         "patterns/index.html",
@@ -36,7 +36,6 @@ def index() -> Response:
         rows=found.items,
         found=found,
         asked=asked,
-        fields=[listing.agent_menu(), *listing.offer(PatternFilters, "rule"), *listing.DAYS],
         bars=draw_bars,
         **listing.pager_links(found),
     )

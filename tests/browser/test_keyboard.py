@@ -74,7 +74,6 @@ def test_searching_filtering_and_opening_a_row(app: Flask, workspace: Workspace,
     page.keyboard.press("/")
     # All at once: letter by letter a slow machine asks several times, and the last answer closes the menu again.
     page.keyboard.insert_text("kestrel")
-    expect(page.locator(".u-filter-form input[name=q]")).to_have_value("kestrel")
     expect(rows).to_have_count(1)
     expect(page).to_have_url(re.compile("q=kestrel"))
     page.wait_for_timeout(1000)  # Longer than the pause after which typing asks again.

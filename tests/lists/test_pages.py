@@ -95,10 +95,8 @@ def test_filters_are_chips_that_can_be_taken_off(app: Flask, workspace: Workspac
     for tab, query in ALL_FILTERS.items():
         html = soup(client.get(f"{BASE}/{tab}?{query}"))
         names = [pair.split("=")[0] for pair in query.split("&") if not pair.startswith("q=")]
-        if tab == "knowledge":
-            names = [name for name in names if name not in {"from", "to"}]
         assert len(html.select(".u-chip")) == len(names), tab
-        for chip in html.select(".u-chip a"):
+        for chip in html.select(".u-chip [data-remove]"):
             assert chip["href"].count("&") == query.count("&") - 1
         assert html.select("[data-row]"), tab
 
@@ -107,7 +105,7 @@ def test_an_unknown_filter_is_refused_with_a_sentence(workspace: Workspace, sign
     client = sign_in(workspace.actor())
 
     for tab in LISTS:
-        for query in ("colour=red", "status=purple", "after=garbage", "from=yesterday", "q=%00"):
+        for query in ("colour=red", "status=purple", "after=garbage", "from=someday", "q=%00"):
             answer = client.get(f"{BASE}/{tab}?{query}")
             assert answer.status_code == 400, (tab, query)
             assert soup(answer).select_one("h1")

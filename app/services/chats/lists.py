@@ -1,6 +1,6 @@
 """Conversations in a list: who asked, what first, how it was received."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -27,14 +27,19 @@ class ChatFilters(Filters):
 
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
-    person_id: UUID | None = declare.id_of_row(column="user_id", label="person")
+    person_id: UUID | None = declare.id_of_row(column="user_id", label="person", menu="people")
     rating: str | None = declare.choice(RATINGS, label="received")
-    project: str | None = declare.text()
-    external_id: str | None = declare.text()
+    project: str | None = declare.text(menu="projects")
+    external_id: str | None = declare.outside_id(label="external id")
+
+    @property
+    def scanned(self) -> list[str]:
+        """The chosen filters that no index covers, beside the rating."""
+        return [name for name in self.chosen if name != "rating" and (name == "project" or name in self.excluded)]
 
     def conditions(self) -> list[Condition]:
-        names = [name for name in self.chosen if name != "rating"]
-        return [*self._within(Chat.last_message_at), *self._compare(Chat, names)]
+        names = [name for name in self.chosen if name not in ("rating", *self.scanned)]
+        return [*self._within(Chat.last_message_at), *self.compare(Chat, names)]
 
 
 # A conversation in a list; the last three are how it was received.
@@ -47,7 +52,7 @@ ROW = (
 def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = False) -> Slice[Any]:
     """One page of the workspace's conversations, by last activity. With `own` they are the actor's, and so is the
     feedback that is counted. At most five queries."""
-    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *replace(filters, project=None).conditions()]
+    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *filters.conditions()]
     if own:
         where.append(Chat.user_id == actor.id)
     if filters.person_id:
@@ -76,18 +81,16 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = Fa
 
 
 def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
-    """Filter conversations by their project and by how they were received.
+    """Filter conversations by what no index covers and by how they were received.
 
     Our own id is carried as text: compared with the feedback's opaque one only after a cast, the policy on feedback
     would keep PostgreSQL from using the index.
     """
-    if not (filters.rating or filters.project):
+    if not (filters.rating or filters.scanned):
         return None
 
     def predicate(row: Any) -> list[Any]:
-        found: list[Any] = []
-        if filters.project:
-            found.append(row.project == filters.project)
+        found: list[Any] = filters.compare(row, filters.scanned)
         if filters.rating:
             # With a limit each chat is looked up by index; without one all feedback of the rating would be hashed.
             rated = (
@@ -100,10 +103,11 @@ def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
                 )
                 .limit(1)
             )
-            found.append(rated.scalar_subquery().is_not(None))
+            found.append(filters.unless_excluded("rating", rated.scalar_subquery().is_not(None)))
         return found
 
-    columns = {"name": cast(Chat.id, Text), "external_id": Chat.external_id, "project": Chat.project}
+    needed = {filters.declared()[name].column or name for name in (*filters.scanned, "external_id")}
+    columns = {"name": cast(Chat.id, Text), **{name: getattr(Chat, name) for name in sorted(needed)}}
     return ScanWindow(columns, predicate, SCAN_LIMIT)
 
 

@@ -40,7 +40,7 @@ class EntityFilters(Filters):
     entity_type: str | None = declare.slug(column="entity_type_id", compare=is_type)
 
     def conditions(self) -> list[Condition]:
-        found = [*self._within(Entity.updated_at), *self._compare(Entity, self.chosen)]
+        found = [*self._within(Entity.updated_at), *self.compare(Entity, self.chosen)]
         if self.q:
             found.append(Entity.name.icontains(self.q, autoescape=True))
         return found

@@ -70,8 +70,8 @@ def group_of(run_id: UUID, filters: FeedbackFilters, *, actor: Actor) -> Failure
 
 
 def _folds(filters: FeedbackFilters) -> bool:
-    other = any(getattr(filters, name) not in (None, value) for name, value in COMMON.items())
-    return not other and all(getattr(filters, name) is None for name in SINGLE)
+    admitted = all(filters.admits(name, value) for name, value in COMMON.items())
+    return admitted and all(getattr(filters, name) is None for name in SINGLE)
 
 
 def _is_failure(row: Any) -> Condition:

@@ -99,20 +99,20 @@ class FeedbackFilters(Filters):
     kind: str | None = declare.choice(KINDS)
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
-    session_id: UUID | None = declare.id_of_row(label="session")
-    run: UUID | None = declare.id_of_row(column="eval_run_id")
-    entity_id: UUID | None = declare.id_of_row(label="record")
-    author_id: UUID | None = declare.id_of_row(column="created_by", label="from")
-    chat_id: str | None = declare.text(compare=_is_chat, label="conversation")
-    trace_id: str | None = declare.text(label="trace")
-    assignee: str | None = declare.declare(_parse_assignee)
+    session_id: UUID | None = declare.id_of_row(label="session", offered=False)
+    run: UUID | None = declare.id_of_row(column="eval_run_id", offered=False)
+    entity_id: UUID | None = declare.id_of_row(label="record", offered=False)
+    author_id: UUID | None = declare.id_of_row(column="created_by", label="from", key="author", menu="people")
+    chat_id: str | None = declare.outside_id(compare=_is_chat, label="conversation")
+    trace_id: str | None = declare.outside_id(label="trace")
+    assignee: str | None = declare.declare(_parse_assignee, options=ASSIGNEES, menu="admins")
     error_category: str | None = declare.choice(
         ERROR_CATEGORIES, column="error_categories", compare=_is_in, label="error category"
     )
-    version: int | None = declare.number(label="agent version", **_of_session("version"))
-    environment: str | None = declare.text(**_of_session("environment"))
-    model: str | None = declare.text(**_of_session("model"))
-    tag: str | None = declare.text(**_of_session("tag"))
+    version: int | None = declare.number(label="agent version", key="version", **_of_session("version"))
+    environment: str | None = declare.text(menu="environments", **_of_session("environment"))
+    model: str | None = declare.text(menu="models", **_of_session("model"))
+    tag: str | None = declare.text(menu="tags", **_of_session("tag"))
 
     scanned: ClassVar[tuple[str, ...]] = (
         "source_type", "signal", "origin", "kind", "error_category", "version", "environment", "model", "tag",
@@ -124,17 +124,22 @@ class FeedbackFilters(Filters):
         return row.occurred_at if self.since or self.until else row.created_at
 
     def conditions(self, row: Any = Feedback) -> list[Condition]:
-        indexed = [name for name in self.chosen if name not in (*self.scanned, "assignee")]
-        return [*self._within(row.occurred_at), *self._compare(row, indexed)]
+        indexed = [name for name in self.chosen if name not in (*self.unindexed, "assignee")]
+        return [*self._within(row.occurred_at), *self.compare(row, indexed)]
+
+    @property
+    def unindexed(self) -> list[str]:
+        """The chosen filters that no index covers; to leave a value out, most rows may have to be passed over."""
+        return [name for name in self.chosen if name in {*self.scanned, *(self.excluded - {"assignee"})}]
 
     def scanned_conditions(self, row: Any = Feedback) -> list[Condition]:
         """What no index covers, on a row that something else has found."""
-        return self._compare(row, [name for name in self.chosen if name in self.scanned])
+        return self.compare(row, self.unindexed)
 
     @property
     def window(self) -> ScanWindow | None:
         """What no index covers, and what only the session behind a row knows."""
-        names = [name for name in self.chosen if name in self.scanned]
+        names = self.unindexed
         if not names:
             return None
         columns = {self.declared()[name].column or name for name in names}
@@ -215,10 +220,11 @@ def conditions_of(
     where = [*_readable(actor, row), *filters.conditions(row)]
     if filters.author_id:
         where.append(~is_hidden(row.created_by, actor))
-    if filters.assignee == "nobody":
-        where.append(row.assignee_id.is_(None))
-    elif filters.assignee:
-        where.append(row.assignee_id == (actor.id if filters.assignee == "me" else UUID(filters.assignee)))
+    if filters.assignee:
+        nobody, mine = filters.assignee == "nobody", filters.assignee == "me"
+        wanted = None if nobody else actor.id if mine else UUID(filters.assignee)
+        same = row.assignee_id.is_not_distinct_from(wanted) if nobody else row.assignee_id == wanted
+        where.append(filters.unless_excluded("assignee", same))
     return [*where, matches.are(row.id)] if matches else where
 
 

@@ -5,16 +5,15 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, delete, func, literal, select, text, union_all, update
+from sqlalchemy import delete, func, select, text, update
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound
 from app.formats.feedback_details import ASSESSMENT, read_assessment
-from app.models import Agent, Feedback, FeedbackComment, Membership, User
+from app.models import Feedback, FeedbackComment, Membership, User
 from app.services import audit
 from app.services.feedback.review import MAX_AT_ONCE, NO_FEEDBACK, change_rows
-from app.services.privacy import name_of
 from app.services.workspaces.store import masking_of_words
 from app.text.words import STOP, split_name
 
@@ -27,22 +26,6 @@ SCAN_LIMIT = 200
 MAX_WORDS = 6
 MIN_LETTERS = 4
 ADMINS_ONLY = "Only admins work on feedback."
-
-
-def menus_of(author_id: UUID | None, *, actor: Actor) -> dict[str, list[tuple[str, str]]]:
-    """Return what the list can be narrowed to: agents by slug, admins by id, and the chosen author. One query."""
-    agents = (
-        select(literal("agents"), Agent.slug, Agent.slug)
-        .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None), Agent.merged_into.is_(None))
-        .order_by(Agent.is_system, Agent.slug)
-        .limit(MAX_OPTIONS)
-    )
-    admins = _admins(actor, literal("admins"), cast(User.id, Text), User.name).limit(MAX_OPTIONS)
-    author = select(literal("author"), cast(User.id, Text), name_of(User.id, actor)).where(User.id == author_id)
-    menus: dict[str, list[tuple[str, str]]] = {"agents": [], "admins": [], "author": []}
-    for kind, value, name in db.session.execute(union_all(agents, admins, author)):
-        menus[kind].append((value, name))
-    return menus
 
 
 def colleagues(*, actor: Actor) -> Sequence[Any]:

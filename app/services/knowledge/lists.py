@@ -1,12 +1,12 @@
 """Knowledge as it is read: the list, one row with its signals, its history, and the counts on the tab."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Integer, Uuid, case, cast, func, literal, null, select, union_all
+from sqlalchemy import Integer, Uuid, case, cast, func, select
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
@@ -48,16 +48,16 @@ class KnowledgeFilters(Filters):
 
     type: str | None = declare.choice(KNOWLEDGE_TYPES, label="kind")
     state: str | None = declare.choice(KNOWLEDGE_STATES)
-    scope: str | None = declare.choice(("workspace", "agent", "entity_type", "both"))
+    scope: str | None = declare.choice(("workspace", "agent", "entity_type", "both"), excludable=False)
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
-    entity_type: str | None = declare.slug(column="entity_type_id", compare=is_type, label="entity type")
+    entity_type: str | None = declare.slug(column="entity_type_id", compare=is_type, label="entity type", menu="types")
     harmful: str | None = declare.choice(YES_NO, column="id", compare=_is_harmful)
 
     def conditions(self) -> list[Condition]:
         found = self._within(SharedContext.updated_at)
-        found += self._compare(SharedContext, [name for name in self.chosen if name != "scope"])
-        if not self.state:
+        found += self.compare(SharedContext, [name for name in self.chosen if name != "scope"])
+        if not self.state or "state" in self.excluded:
             found.append(SharedContext.state != "deleted")
         if self.scope:
             of_agent, of_type = SharedContext.agent_id.is_not(None), SharedContext.entity_type_id.is_not(None)
@@ -314,46 +314,10 @@ def history_of(row_id: UUID, *, actor: Actor) -> Sequence[Any]:
 
 def count_rows(actor: Actor) -> dict[str, int]:
     """How many rows there are: active ones by type, the others by state, together all but deleted ones. One query."""
-    return dict(db.session.execute(_select_counts(actor)).all())
-
-
-def _select_counts(actor: Actor) -> Any:
     kind = case((SharedContext.active, SharedContext.type), else_=SharedContext.state)
-    return (
-        select(kind.label("kind"), func.count().label("number"))
+    counts = (
+        select(kind, func.count())
         .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state != "deleted")
         .group_by(kind)
     )
-
-
-def read_facets(actor: Actor) -> tuple[dict[str, int], dict[str, list[str]]]:
-    """What `count_rows` and `scope_slugs` give, for a list that shows both. One query."""
-    slugs, counts = _select_slugs(actor).subquery(), _select_counts(actor).subquery()
-    rows = db.session.execute(
-        union_all(select(slugs.c.kind, slugs.c.slug, null()), select(literal("count"), counts.c.kind, counts.c.number))
-    ).all()
-    return {name: number for kind, name, number in rows if kind == "count"}, _group_slugs(
-        sorted((kind, slug) for kind, slug, _ in rows if kind != "count")
-    )
-
-
-def scope_slugs(*, actor: Actor) -> dict[str, list[str]]:
-    """What rows can be narrowed by: the agents and the entity types that are in use. One query."""
-    return _group_slugs(db.session.execute(_select_slugs(actor).order_by("slug")).all())
-
-
-def _select_slugs(actor: Actor) -> Any:
-    named = (
-        select(literal(kind).label("kind"), model.slug.label("slug")).where(
-            model.tenant_id == actor.tenant_id, model.archived_at.is_(None)
-        )
-        for kind, model in (("agent", Agent), ("entity_type", EntityType))
-    )
-    return union_all(*named)
-
-
-def _group_slugs(pairs: Iterable[Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"agent": [], "entity_type": []}
-    for kind, slug in pairs:
-        found[kind].append(slug)
-    return found
+    return dict(db.session.execute(counts).all())

@@ -2,8 +2,8 @@
 search for words.
 
 A filter is one dataclass field made by `choice`, `slug`, `id_of_row`, `text`, `number` or `seconds`. It declares how
-the value is read, what the menu and the chip show, and which condition it means. Anything else in a query is refused
-with a sentence, so that a mistyped filter never looks like an answer.
+the value is read, what the box, the form and the chip show, and which condition it means. A value behind a `-` is left
+out. Anything else in a query is refused with a sentence, so that a mistyped filter never looks like an answer.
 """
 
 import operator
@@ -15,18 +15,17 @@ from functools import partial
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Text, Uuid, any_, cast, func, literal, null, select, union_all
+from sqlalchemy import ARRAY, Uuid, any_, func, literal, select
 from sqlalchemy import text as sql
 from sqlalchemy.sql.elements import ColumnElement
 
-from app.actor import Actor
 from app.db import db
 from app.db.paging import MAX_COUNT, Page
 from app.errors import Invalid
+from app.formats.days import read_day
 from app.formats.ids import UUID_PATTERN
 from app.formats.session_limits import AGENT_SLUG
-from app.models import Agent, EntityType, Import, Membership, User
-from app.services.privacy import is_hidden
+from app.models import Agent, EntityType
 
 Condition = ColumnElement[bool]
 Comparison = Callable[[Any, Any], Any]
@@ -62,7 +61,13 @@ parse_number = _reader(r"[0-9]{1,9}", int, "A whole number such as 3.")
 parse_seconds = _reader(r"[0-9]{1,9}([.][0-9]{1,3})?", float, "Seconds such as 30 or 1.5.")
 parse_slug = _reader(AGENT_SLUG.pattern, str, "A short name in small letters, such as deal-analyst.")
 parse_row_id = _reader(f"(?i:{UUID_PATTERN.pattern})", UUID, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
-parse_day = _reader(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", date.fromisoformat, "A day like 2026-03-31.")
+
+
+def parse_day(name: str, value: str, zone: tzinfo = UTC) -> date:
+    try:
+        return read_day(value, datetime.now(zone).date())
+    except ValueError:
+        raise Invalid.of({name: "A day like 2026-03-31, today, monday, or 7d for the last seven days."}) from None
 
 
 @dataclass(frozen=True)
@@ -70,15 +75,20 @@ class FilterField:
     """How one filter is read, compared and shown.
 
     `column` is compared with the value by `compare`; it is the filter's own name unless said otherwise. `options` are
-    the choices of its menu, `label` is what menu and chip call it, `input` the type of the field that it is typed into.
+    its values, or `menu` names where they come from. `label` is what form and chip call it, `input` the type of the
+    field that it is typed into. One that is not `offered` comes with a link. `excludable`: `-` leaves a value out.
     """
 
     parse: Callable[[str, str], Any]
     column: str | None = None
     compare: Comparison = operator.eq
     options: tuple[str, ...] = ()
+    menu: str = ""
     label: str = ""
+    key: str = ""
     input: str = ""
+    offered: bool = True
+    excludable: bool = True
 
 
 def declare(parse: Callable[[str, str], Any], **more: Any) -> Any:
@@ -93,7 +103,7 @@ def choice(options: tuple[str, ...], **more: Any) -> Any:
 slug = partial(declare, parse_slug)
 id_of_row = partial(declare, parse_row_id)
 text = partial(declare, parse_text)
-seconds = partial(declare, parse_seconds)
+seconds = partial(declare, parse_seconds, excludable=False)
 number = partial(declare, parse_number, input="number")
 
 
@@ -113,22 +123,29 @@ def is_type(column: Any, slug: str) -> Any:
 
 
 # By the slug or by the id of an agent.
-agent_slug = partial(slug, column="agent_id", compare=is_agent, label="agent")
-agent_id = partial(id_of_row, label="agent")
+agent_slug = partial(slug, column="agent_id", compare=is_agent, label="agent", menu="agents")
+agent_id = partial(id_of_row, label="agent", offered=False)
+# An id that another product gave. It may begin with a `-`.
+outside_id = partial(text, offered=False, excludable=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
     """What every list has: words, a span of days, an order."""
 
-    q: str | None = text()
-    since: date | None = declare(parse_day)
-    until: date | None = declare(parse_day)
-    sort: str = field(default="newest", metadata={"filter": FilterField(partial(parse_choice, allowed=SORTS))})
+    q: str | None = text(offered=False, excludable=False)
+    since: date | None = declare(parse_day, input="date", excludable=False)
+    until: date | None = declare(parse_day, input="date", excludable=False)
+    sort: str = field(
+        default="newest",
+        metadata={"filter": FilterField(partial(parse_choice, allowed=SORTS), offered=False, excludable=False)},
+    )
     zone: tzinfo = UTC
+    # The names of the filters whose value is left out.
+    excluded: frozenset[str] = frozenset()
 
     # The fields above, which no list compares with a column.
-    shared: ClassVar[frozenset[str]] = frozenset({"q", "since", "until", "sort", "zone"})
+    shared: ClassVar[frozenset[str]] = frozenset({"q", "since", "until", "sort", "zone", "excluded"})
 
     @classmethod
     def from_args(cls, args: Mapping[str, str], *, zone: tzinfo = UTC) -> Self:
@@ -136,14 +153,20 @@ class Filters:
         declared = cls.declared()
         names = {SPELLED.get(name, name): name for name in declared}
         found: dict[str, Any] = {"zone": zone}
+        excluded = set()
         for name, value in args.items():
             if name in PAGE_NAMES:
                 continue
             if name not in names:
                 raise Invalid(f"There is no filter {name[:40]!r}; use one of {', '.join(sorted(names))}.")
+            field_name, one = names[name], declared[names[name]]
+            if one.excludable and value.startswith("-"):
+                excluded.add(field_name)
+                value = value[1:]
             if value:
-                found[names[name]] = declared[names[name]].parse(name, value)
-        return cls(**found)
+                in_zone = {"zone": zone} if one.parse is parse_day else {}
+                found[field_name] = one.parse(name, value, **in_zone)
+        return cls(**found, excluded=frozenset(excluded & found.keys()))
 
     @classmethod
     def declared(cls) -> dict[str, FilterField]:
@@ -157,9 +180,18 @@ class Filters:
 
     def as_args(self) -> dict[str, str]:
         """Return the query string again, without what is at its default."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "zone"}
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata}
         defaults = {one.name: one.default for one in fields(self)}
-        return {SPELLED.get(name, name): str(value) for name, value in given.items() if value != defaults[name]}
+        return {
+            SPELLED.get(name, name): f"{'-' if name in self.excluded else ''}{value}"
+            for name, value in given.items()
+            if value != defaults[name]
+        }
+
+    def admits(self, name: str, value: Any) -> bool:
+        """Whether the filter of this name, if it is used, leaves rows with the value in the list."""
+        wanted = getattr(self, name)
+        return wanted is None or (wanted == value) != (name in self.excluded)
 
     @property
     def narrows(self) -> bool:
@@ -178,10 +210,18 @@ class Filters:
     def conditions(self) -> list[Condition]:
         raise NotImplementedError
 
-    def _compare(self, row: Any, names: Iterable[str]) -> list[Condition]:
+    def compare(self, row: Any, names: Iterable[str]) -> list[Condition]:
         """Return the conditions of these filters on a model, or on the columns of a scan."""
         declared = {name: self.declared()[name] for name in names}
-        return [one.compare(getattr(row, one.column or name), getattr(self, name)) for name, one in declared.items()]
+        compared = {
+            name: one.compare(getattr(row, one.column or name), getattr(self, name)) for name, one in declared.items()
+        }
+        return [self.unless_excluded(name, condition) for name, condition in compared.items()]
+
+    def unless_excluded(self, name: str, condition: Any) -> Condition:
+        """The condition, or its opposite where the value is left out. A row without a value then stays."""
+        wanted: Condition = condition.is_not(True) if name in self.excluded else condition
+        return wanted
 
     def _within(self, column: Any) -> list[Condition]:
         """Return the span of days in the zone; the last day is part of it."""
@@ -236,34 +276,3 @@ def find_ids(kind: str, query: str) -> list[UUID]:
     """The newest 1,000 rows of a kind that have the words. What a member may not read is not found."""
     statement = CHATS if kind == "chats" else ONE.bindparams(kind=kind)
     return list(db.session.scalars(statement, {"query": query, "most": MAX_MATCHES}))
-
-
-MAX_OPTIONS = 200
-
-
-def load_menus(*, actor: Actor, person_id: UUID | None = None) -> dict[str, list[tuple[str, str]]]:
-    """Return values with what they are called: `agents` by slug, `people` by id, the first 200 and the chosen one,
-    `imports` by id, the newest 200 that were not undone. Where people are hidden, only the reader is offered."""
-    here, seen = Membership.tenant_id == actor.tenant_id, ~is_hidden(User.id, actor)
-    people = select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
-    created = func.to_char(func.timezone("UTC", Import.created_at), "DD Mon, HH24:MI")
-    parts = (
-        select(literal("agents"), Agent.slug, Agent.slug, null().label("at"))
-        .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None))
-        .order_by(Agent.is_system, Agent.slug)
-        .limit(MAX_OPTIONS),
-        people.join(Membership, Membership.user_id == User.id)
-        .where(here, User.is_system.is_(False), seen)
-        .order_by(User.name)
-        .limit(MAX_OPTIONS),
-        people.where(User.id == person_id, seen),
-        select(literal("imports"), cast(Import.id, Text), func.coalesce(Import.filename, Import.kind), created)
-        .where(Import.tenant_id == actor.tenant_id, Import.undone_at.is_(None))
-        .order_by(Import.created_at.desc())
-        .limit(MAX_OPTIONS),
-    )
-    menus: dict[str, dict[str, str]] = {"agents": {}, "people": {}, "imports": {}}
-    rows: Any = db.session.execute(union_all(*parts))
-    for kind, value, name, at in rows:
-        menus[kind][value] = f"{name}, {at}" if at else name
-    return {kind: list(menu.items()) for kind, menu in menus.items()}

@@ -47,7 +47,7 @@ class DraftFilters(Filters):
     status: str | None = declare.choice(DRAFT_STATUSES)
 
     def conditions(self) -> list[Condition]:
-        return [*self._within(ChangeDraft.created_at), *self._compare(ChangeDraft, self.chosen)]
+        return [*self._within(ChangeDraft.created_at), *self.compare(ChangeDraft, self.chosen)]
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class PatternFilters(Filters):
         found = self._within(FeedbackPattern.last_seen_at)
         if self.q:
             found.append(FeedbackPattern.label.icontains(self.q, autoescape=True))
-        return found + self._compare(FeedbackPattern, self.chosen)
+        return found + self.compare(FeedbackPattern, self.chosen)
 
 
 @dataclass(frozen=True)

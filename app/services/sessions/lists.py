@@ -59,22 +59,28 @@ class SessionFilters(Filters):
     type: str | None = declare.choice(SESSION_TYPES, column="session_type")
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
-    version: int | None = declare.number(column="agent_version_id", compare=_is_version, label="agent version")
-    person_id: UUID | None = declare.id_of_row(column="created_by")
-    chat_id: UUID | None = declare.id_of_row()
-    entity_id: UUID | None = declare.id_of_row()
+    version: int | None = declare.number(
+        column="agent_version_id", compare=_is_version, label="agent version", key="version"
+    )
+    person_id: UUID | None = declare.id_of_row(column="created_by", label="person", menu="people")
+    chat_id: UUID | None = declare.id_of_row(label="conversation", offered=False)
+    entity_id: UUID | None = declare.id_of_row(label="record", offered=False)
     golden: str | None = declare.choice(YES_NO, column="golden_set", compare=is_set)
-    golden_set: str | None = declare.text()
+    golden_set: str | None = declare.text(label="golden set")
     replay: str | None = declare.choice(YES_NO, column="eval_source", compare=is_set)
-    environment: str | None = declare.text()
-    model: str | None = declare.text()
-    tag: str | None = declare.text(column="tags", compare=_has_tag)
-    error: str | None = declare.choice(YES_NO, column="has_error", compare=_is_true, label="has an error")
-    longer: float | None = declare.seconds(column="duration_ms", compare=_lasted_at_least, label="took at least (s)")
-    shorter: float | None = declare.seconds(column="duration_ms", compare=_lasted_at_most, label="took at most (s)")
-    import_id: UUID | None = declare.id_of_row()
-    trace_id: str | None = declare.text()
-    external_id: str | None = declare.text()
+    environment: str | None = declare.text(menu="environments")
+    model: str | None = declare.text(menu="models")
+    tag: str | None = declare.text(column="tags", compare=_has_tag, menu="tags")
+    error: str | None = declare.choice(YES_NO, column="has_error", compare=_is_true, label="has an error", key="error")
+    longer: float | None = declare.seconds(
+        column="duration_ms", compare=_lasted_at_least, label="took at least (s)", key="longer"
+    )
+    shorter: float | None = declare.seconds(
+        column="duration_ms", compare=_lasted_at_most, label="took at most (s)", key="shorter"
+    )
+    import_id: UUID | None = declare.id_of_row(menu="imports")
+    trace_id: str | None = declare.outside_id(label="trace")
+    external_id: str | None = declare.outside_id(label="external id")
 
     # Filters with an index in the order of the list, the most exact first. The first that is chosen leads.
     leads: ClassVar[tuple[str, ...]] = (
@@ -84,11 +90,12 @@ class SessionFilters(Filters):
 
     @property
     def indexed(self) -> list[str]:
-        leading = next((name for name in self.leads if name in self.chosen), None)
-        return [name for name in self.chosen if name in (leading, "golden", "replay")]
+        included = [name for name in self.chosen if name not in self.excluded]
+        leading = next((name for name in self.leads if name in included), None)
+        return [name for name in included if name in (leading, "golden", "replay")]
 
     def conditions(self) -> list[Condition]:
-        return [*self._within(AgentSession.created_at), *self._compare(AgentSession, self.indexed)]
+        return [*self._within(AgentSession.created_at), *self.compare(AgentSession, self.indexed)]
 
     @property
     def window(self) -> ScanWindow | None:
@@ -100,7 +107,7 @@ class SessionFilters(Filters):
         # Whether there was an error is enough; its text would be read by the scan.
         errors = {"has_error": AgentSession.error.is_not(None)}
         scanned = {name: errors[name] if name in errors else getattr(AgentSession, name) for name in sorted(columns)}
-        return ScanWindow(scanned, lambda row: self._compare(row, names), SCAN_LIMIT)
+        return ScanWindow(scanned, lambda row: self.compare(row, names), SCAN_LIMIT)
 
 
 COLUMNS: tuple[Any, ...] = (

@@ -1,6 +1,6 @@
 """Feedback: the queue. What was said, the moment it is about, and what became of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -33,13 +33,6 @@ from app.views.layout.shell import own_path
 
 DONE = {"reviewed": "Reviewed", "applied": "Applied", "dismissed": "Dismissed", "reopen": "Reopened"}
 
-OFFERED = (
-    "status", "rating", "assignee", "agent", "version", "source_type", "signal", "kind", "origin", "error_category",
-    "environment", "model", "tag",
-)  # fmt: skip
-# No menu offers these, but a link may ask for them; then they show as chips.
-LINKED = ("run", "session_id", "chat_id", "entity_id", "trace_id", "agent_id", "author_id")
-
 
 @bp.get("/admin/agent-review/feedback")
 @access("admin")
@@ -54,33 +47,20 @@ def index() -> Any:
 def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """The list that the address asks for, or the query that was given."""
     volume = feedback_volume.volume(actor=g.actor)
-    asked = listing.read_listing(FeedbackFilters, given)
+    asked = listing.read_box(FeedbackFilters, given, menus=("admins",))
     found, groups = feedback_failures.list_folded(asked.filters, asked.page, actor=g.actor)
-    menus = teamwork.menus_of(asked.filters.author_id, actor=g.actor)
     return {
         "rows": found.items,
         "groups": groups,
         "found": found,
         "asked": asked,
         "volume": draw_chart(volume, asked.filters.since, asked.filters.until),
-        "fields": _fields(asked.args, menus),
-        "colleagues": menus["admins"],
+        "colleagues": asked.menus["admins"],
         "summary": summarise,
         "group_title": group_title,
         "looked_at": feedback_lists.SCAN_LIMIT,
         **listing.pager_links(found),
     }
-
-
-def _fields(args: Mapping[str, str], menus: Mapping[str, list[tuple[str, str]]]) -> list[listing.Field]:
-    """What the menu offers, and what only a link can ask for, which is a chip when it does."""
-    admins = [(value, name) for value, name in menus["admins"] if value != str(g.actor.id)]
-    options = {"assignee": [("me", "me"), ("nobody", "nobody"), *admins], "agent": menus["agents"]}
-    offered = listing.offer(FeedbackFilters, *OFFERED, **options)
-    chips = {name: [(args[name], args[name][-8:])] for name in LINKED if name in args}
-    if "author_id" in chips:
-        chips["author_id"] = menus["author"] or [(args["author_id"], "someone")]
-    return [*offered, *listing.DAYS, *listing.offer(FeedbackFilters, *chips, **chips)]
 
 
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")

@@ -22,6 +22,7 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.hygiene import Unanswered
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.proofs import BreaksGoldens
+from app.services.lists import menus
 from app.text.hidden_characters import strip_hidden
 from app.views.forms import parse_count, selected_ids
 from app.views.htmx import Toast, page, swap
@@ -243,5 +244,5 @@ def preview() -> Response:
     shown = knowledge_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
     return page(
         "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,
-        row=row, agent=agent, entity_type=kind, scopes=knowledge_lists.scope_slugs(actor=g.actor),
+        row=row, agent=agent, entity_type=kind, scopes=menus.load_menus(("agents", "types"), actor=g.actor).values,
     )  # fmt: skip

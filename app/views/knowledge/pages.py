@@ -1,6 +1,6 @@
 """The Knowledge tab: add, edit in place, approve and retire rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -81,19 +81,15 @@ def index() -> Any:
 
 def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
-    asked = listing.read_listing(KnowledgeFilters, given, rows=PAGE_SIZE, local_days=False)
+    asked = listing.read_box(KnowledgeFilters, given, rows=PAGE_SIZE)
     found = knowledge_lists.list_rows(asked.filters, asked.page, actor=g.actor)
-    counts, scopes = knowledge_lists.read_facets(g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
     proofs = knowledge_proofs.proofs_of([row.id for row in found.items], actor=g.actor)
-    options = {name: [(slug, slug) for slug in slugs] for name, slugs in scopes.items()}
-    fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", "harmful", **options)
     return {
         "rows": found.items,
         "found": found,
         "asked": asked,
-        "fields": fields,
-        "pills": list_pills(counts),
+        "pills": list_pills(),
         "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
         "unchecked": [row.id for row in found.items if row.state == "proposed" and row.kind != "retire"],
         **compare_targets(found.items),
@@ -104,9 +100,9 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     }
 
 
-def list_pills(counts: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
+def list_pills() -> list[dict[str, Any]]:
     """Links to parts of the list: what is in use by kind, and the rest by state."""
-    counts = knowledge_lists.count_rows(g.actor) if counts is None else counts
+    counts = knowledge_lists.count_rows(g.actor)
     kinds = [("active", kind, word, counts.get(kind, 0)) for kind, word in SECTIONS.items()]
     states = [(state, None, word, counts.get(state, 0)) for state, word in STATE_WORDS.items()]
     pills = [(None, None, "All", sum(counts.values())), states[0], *kinds, *states[1:]]

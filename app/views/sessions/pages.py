@@ -11,7 +11,6 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.lists.filters import load_menus
 from app.services.sessions import event_windows
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
@@ -28,10 +27,6 @@ from app.views.sessions.detail import read_event, read_more, read_session
 
 LIST = "/admin/agent-review/sessions"
 NONE_SELECTED = "Select at least one session first."
-OFFERED = (
-    "status", "type", "agent", "version", "environment", "model", "tag", "golden", "replay", "error", "longer",
-    "shorter", "import_id",
-)  # fmt: skip
 
 
 @bp.get(LIST)
@@ -44,23 +39,15 @@ def index() -> Any:
 
 def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows, for the address or for the query that was given."""
-    asked = listing.read_listing(SessionFilters, given)
+    asked = listing.read_box(SessionFilters, given)
     found = session_lists.list_sessions(asked.filters, asked.page, actor=g.actor)
     return {
         "rows": found.items,
         "found": found,
         "asked": asked,
-        "fields": _fields(),
         "looked_at": SCAN_LIMIT,
         **listing.pager_links(found),
     }
-
-
-def _fields() -> list[listing.Field]:
-    menus = load_menus(actor=g.actor)
-    names = OFFERED if menus["imports"] or "import" in request.args else OFFERED[:-1]
-    fields = listing.offer(SessionFilters, *names, agent=menus["agents"], import_id=menus["imports"])
-    return [*fields, *listing.DAYS]
 
 
 @bp.get(f"{LIST}/<uuid:session_id>")
