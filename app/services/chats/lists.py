@@ -5,12 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, any_, cast, func, select
+from sqlalchemy import Text, Uuid, any_, cast, func, select
 from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
-from app.db import db
 from app.db.paging import Page, ScanWindow, Slice, read_page
+from app.db.queries import ASKING, NAMES, Query, value
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
 from app.models.feedback import RATINGS
 from app.services.feedback.lists import counted_ratings
@@ -76,7 +76,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = Fa
     order: dict[str, Any] = {"at": Chat.last_message_at, "id": Chat.id, "oldest_first": filters.oldest_first}
     found = read_page(statement, page, where=where, window=_window(filters, actor), **order)
     names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
-    received = _ratings_of(names, [Feedback.created_by == actor.id] if own else [], actor)
+    received = _ratings_of(names, own, actor)
     return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], (0, 0, 0)), strict=True))))
 
 
@@ -127,15 +127,20 @@ def _version() -> Any:
     )
 
 
-def _ratings_of(names: dict[str, UUID], where: list[Any], actor: Actor) -> dict[UUID, tuple[int, ...]]:
-    """How each chat was received. Feedback names a chat by our id or by the id that its own product gave it."""
-    if not names:
-        return {}
-    rows = db.session.execute(
+@Query
+def find_ratings() -> Any:
+    author = func.coalesce(value("author", Uuid), Feedback.created_by)
+    return (
         select(Feedback.chat_id, *counted_ratings())
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.chat_id.in_(names), *where)
+        .where(Feedback.tenant_id == ASKING.tenant_id, Feedback.chat_id == NAMES, Feedback.created_by == author)
         .group_by(Feedback.chat_id)
     )
+
+
+def _ratings_of(names: dict[str, UUID], own: bool, actor: Actor) -> dict[UUID, tuple[int, ...]]:
+    """How each chat was received, by all or by the actor. Feedback names a chat by our id or by the id that its own
+    product gave it."""
+    rows = find_ratings(actor, names=list(names), author=actor.id if own else None) if names else []
     found: dict[UUID, tuple[int, ...]] = {}
     for name, *counts in rows:
         before = found.get(names[name], (0, 0, 0))

@@ -13,7 +13,8 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Cursor, Slice, not_a_cursor
+from app.db.paging import Cursor, Slice, at_most, not_a_cursor
+from app.db.queries import ASKING, IDS, Query
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale, Unprocessable
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
@@ -123,7 +124,7 @@ def _with_rerun(one: Candidate, newest: Mapping[UUID, Any]) -> Candidate:
 
 def _groups(actor: Actor) -> list[Candidate]:
     """One candidate for each request and agent: those with most complaints first, then the latest."""
-    complaints = _complaints(actor)
+    complaints = find_complaints.rows(actor)
     prompts = _prompts(sorted({row.session_id for row in complaints}), actor)
     groups: dict[tuple[UUID, str], list[Any]] = defaultdict(list)
     for row in complaints:
@@ -154,9 +155,10 @@ def _candidate(group: list[Any], prompt: str) -> Candidate:
     )
 
 
-def _complaints(actor: Actor) -> Sequence[Any]:
+@Query
+def find_complaints() -> Any:
     promotable = (AgentSession.status == "completed") & AgentSession.golden_set.is_(None)
-    return db.session.execute(
+    return (
         select(
             Feedback.id, Feedback.session_id, Feedback.agent_id, Agent.slug, Feedback.created_at, Feedback.created_by,
             AgentVersion.version, promotable.label("promotable"),
@@ -167,7 +169,7 @@ def _complaints(actor: Actor) -> Sequence[Any]:
         .join(AgentSession, (AgentSession.tenant_id == Feedback.tenant_id) & (AgentSession.id == Feedback.session_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .where(
-            Feedback.tenant_id == actor.tenant_id,
+            Feedback.tenant_id == ASKING.tenant_id,
             Feedback.status == "pending",
             Feedback.rating == "negative",
             Feedback.source_type.in_(("response", "session")),
@@ -176,25 +178,28 @@ def _complaints(actor: Actor) -> Sequence[Any]:
             AgentSession.eval_source.is_(None),
         )
         .order_by(Feedback.created_at.desc(), Feedback.id.desc())
-        .limit(SCAN_LIMIT)
-    ).all()  # fmt: skip
+        .limit(at_most(SCAN_LIMIT))
+    )  # fmt: skip
 
 
 def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
     """The first user message of each session that has one."""
-    if not session_ids:
-        return {}
-    rows = db.session.execute(
+    rows = find_prompts(actor, ids=session_ids) if session_ids else []
+    return {session_id: text for session_id, text in rows if isinstance(text, str) and text.strip()}
+
+
+@Query
+def find_prompts() -> Any:
+    return (
         select(SessionEvent.session_id, func.left(SessionEvent.payload["text"].astext, MAX_PROMPT_CHARS))
         .ext(distinct_on(SessionEvent.session_id))
         .where(
-            SessionEvent.tenant_id == actor.tenant_id,
-            SessionEvent.session_id.in_(session_ids),
+            SessionEvent.tenant_id == ASKING.tenant_id,
+            SessionEvent.session_id == IDS,
             SessionEvent.event_type == "user.message",
         )
         .order_by(SessionEvent.session_id, SessionEvent.sequence)
     )
-    return {session_id: text for session_id, text in rows if isinstance(text, str) and text.strip()}
 
 
 def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:

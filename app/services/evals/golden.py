@@ -11,6 +11,7 @@ from sqlalchemy import func, select, update
 
 from app.actor import Actor
 from app.db import db, get_own
+from app.db.queries import ASKING, NAMES, Query
 from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
 from app.evals.snapshot import SNAPSHOT_BYTES
 from app.evals.verdict import read_policy
@@ -102,23 +103,27 @@ def revoke_golden(session_id: UUID, *, actor: Actor) -> bool:
 
 def list_sets(*, actor: Actor) -> list[SetCount]:
     """The sets of the workspace by name, with how many golden sessions each holds. One query."""
+    return [SetCount(str(name), count, policy or {}, *more) for name, count, policy, *more in find_sets(actor)]
+
+
+@Query
+def find_sets() -> Any:
     own = (GoldenSet.tenant_id == AgentSession.tenant_id) & (GoldenSet.name == AgentSession.golden_set)
-    rows = db.session.execute(
+    return (
         select(
             AgentSession.golden_set,
             func.count(),
             GoldenSet.policy,
             func.count().filter(can_replay()),
             func.count().filter(Agent.kind.not_in(REPLAYABLE_KINDS)),
-            another_can_replay(actor),
+            another_can_replay(ASKING),
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(GoldenSet, own)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None))
+        .where(AgentSession.tenant_id == ASKING.tenant_id, AgentSession.golden_set.is_not(None))
         .group_by(AgentSession.golden_set, GoldenSet.policy)
         .order_by(AgentSession.golden_set)
     )
-    return [SetCount(str(name), count, policy or {}, *more) for name, count, policy, *more in rows]
 
 
 def clean_set_name(name: str) -> str:
@@ -198,14 +203,17 @@ def usual_set(agent_ids: Collection[UUID], *, actor: Actor) -> str:
 
 def open_runs(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
     """The newest run of each set that has not ended."""
-    if not names:
-        return {}
-    rows = db.session.execute(
+    rows = find_open_runs(actor, names=list(names)) if names else []
+    return {str(name): run_id for name, run_id in rows}
+
+
+@Query
+def find_open_runs() -> Any:
+    return (
         select(EvalRun.set_name, EvalRun.id)
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name.in_(names), EvalRun.status.in_(OPEN_STATUSES))
+        .where(EvalRun.tenant_id == ASKING.tenant_id, EvalRun.set_name == NAMES, EvalRun.status.in_(OPEN_STATUSES))
         .order_by(EvalRun.created_at)
     )
-    return {str(name): run_id for name, run_id in rows}
 
 
 def policy_of(name: str, *, actor: Actor) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sqlalchemy import Float, Integer, cast, func, select, text
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
+from app.db.queries import ASKING, NAMES, Query
 from app.errors import NotFound
 from app.evals.change import BETTER, NEW, WORSE
 from app.evals.rubric import NOT_JUDGED
@@ -171,30 +172,35 @@ def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]
     """The newest runs of a set: so many that count for it and were scheduled, so many that count and were not, and the
     same of the others. One query."""
     kinds = [counts_for_set(), EvalRun.triggered_by == "scheduled"]
-    return _newest(limit, kinds, EvalRun.set_name == set_name, actor=actor)
+    wanted = _select_newest(limit, kinds, EvalRun.set_name == set_name, actor)
+    return [RunRow(*row) for row in db.session.execute(wanted)]
 
 
 def trends_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetTrend]:
     """The accuracy of each set in its latest completed runs, without trial runs. One query."""
-    of_sets = EvalRun.set_name.in_(set_names) & counts_for_set()
     grouped: dict[str, list[RunRow]] = defaultdict(list)
-    for run in _newest(MAX_SPARK_RUNS, EvalRun.set_name, of_sets, actor=actor):
+    for run in (RunRow(*row) for row in find_trends(actor, names=list(set_names))):
         grouped[str(run.set_name)].append(run)
     return {name: trend for name, runs in grouped.items() if (trend := SetTrend.of_runs(runs))}
 
 
-def _newest(limit: int, partition_by: Any, where: Any, *, actor: Actor) -> list[RunRow]:
+@Query
+def find_trends() -> Any:
+    of_sets = (EvalRun.set_name == NAMES) & counts_for_set()
+    return _select_newest(MAX_SPARK_RUNS, EvalRun.set_name, of_sets, ASKING)
+
+
+def _select_newest(limit: int, partition_by: Any, where: Any, actor: Actor) -> Any:
     """The newest runs, at most `limit` of each part."""
     order = EvalRun.created_at.desc(), EvalRun.id.desc()
     place = func.row_number().over(partition_by=partition_by, order_by=order)
     ranked = select(EvalRun.id, place.label("place")).where(EvalRun.tenant_id == actor.tenant_id, where).subquery()
-    rows = db.session.execute(
+    return (
         _statement()
         .join(ranked, ranked.c.id == EvalRun.id)
         .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= limit)
         .order_by(*order)
     )
-    return [RunRow(*row) for row in rows]
 
 
 def list_set_rows(*, actor: Actor) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.models.feedback import RATINGS, Feedback, FeedbackDaily
 from app.services.workspaces import store as workspace_store
 
@@ -32,21 +32,21 @@ _waiting: set[UUID] = set()
 
 # The moment is made whole before rows are compared with it: under a policy PostgreSQL looks into the index only for
 # what cannot give anything away, which `coalesce` is not known to be.
-VOLUME = text("""
+VOLUME = """
     WITH counted AS (
-        SELECT coalesce(max(d.counted_at), '-infinity') AS at FROM feedback_daily AS d WHERE d.tenant_id = :tenant
+        SELECT coalesce(max(d.counted_at), '-infinity') AS at FROM feedback_daily AS d WHERE d.tenant_id = %(tenant)s
     ),
     fresh AS (
         SELECT f.occurred_at, f.rating FROM feedback AS f
-         WHERE f.tenant_id = :tenant AND f.created_at > (SELECT at FROM counted)
-         ORDER BY f.created_at DESC LIMIT :fresh
+         WHERE f.tenant_id = %(tenant)s AND f.created_at > (SELECT at FROM counted)
+         ORDER BY f.created_at DESC LIMIT %(fresh)s
     )
     SELECT t.settings,
            (SELECT jsonb_agg(jsonb_build_array(d.day, d.rating, d.total)) FROM feedback_daily AS d
-             WHERE d.tenant_id = :tenant AND d.day >= :since) AS kept,
-           (SELECT jsonb_agg(jsonb_build_array(extract(epoch FROM n.occurred_at), n.rating)) FROM fresh AS n) AS fresh
-      FROM tenants AS t WHERE t.id = :tenant
-""")
+             WHERE d.tenant_id = %(tenant)s AND d.day >= %(since)s),
+           (SELECT jsonb_agg(jsonb_build_array(extract(epoch FROM n.occurred_at), n.rating)) FROM fresh AS n)
+      FROM tenants AS t WHERE t.id = %(tenant)s
+"""
 # Day by day through the index: as one join PostgreSQL would compare every row of the workspace with every day.
 COUNT = text("""
     SELECT d.day, n.rating, n.total
@@ -77,14 +77,14 @@ def volume(*, actor: Actor, now: datetime | None = None) -> list[Day]:
     """Return what each of the last 90 days brought, the oldest first. One query, which reads the settings along."""
     now = now or datetime.now(UTC)
     since = now.date() - timedelta(days=DAYS + 1)
-    found = db.session.execute(VOLUME, {"tenant": actor.tenant_id, "since": since, "fresh": FRESH}).one()
-    zone = zone_called(workspace_store.cache_settings(found.settings, actor=actor).timezone)
+    [(settings, kept, fresh)] = run(VOLUME, {"tenant": actor.tenant_id, "since": since, "fresh": FRESH})
+    zone = zone_called(workspace_store.cache_settings(settings, actor=actor).timezone)
     counts: Counter[tuple[date, str]] = Counter()
-    for day, rating, total in found.kept or ():
+    for day, rating, total in kept or ():
         counts[date.fromisoformat(day), rating] += total
-    for at, rating in found.fresh or ():
+    for at, rating in fresh or ():
         counts[datetime.fromtimestamp(at, zone).date(), rating] += 1
-    if found.fresh:
+    if fresh:
         mark_stale(actor.tenant_id)
     today = now.astimezone(zone).date()
     days = [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]

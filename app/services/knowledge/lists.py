@@ -12,6 +12,7 @@ from sqlalchemy.orm import aliased
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
+from app.db.queries import ASKING, IDS, Query, value
 from app.errors import NotFound
 from app.learning.prompt import scope_of
 from app.models import (
@@ -247,27 +248,30 @@ def get_rows(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
 def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict[UUID, list[Any]]:
     """The feedback behind each of these rows, the clearest first, as `id, rating, comment, preferred_answer, author,
     session_id, created_at`. One query."""
-    if not row_ids:
-        return {}
+    found: dict[UUID, list[Any]] = {}
+    for row in find_evidence.rows(actor, ids=list(row_ids), each=each) if row_ids else ():
+        found.setdefault(row.shared_context_id, []).append(row)
+    return found
+
+
+@Query
+def find_evidence() -> Any:
     link = SharedContextFeedback
     preferred = Feedback.details["preferred_answer"].astext
     behind = (
         select(
             link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment, preferred.label("preferred_answer"),
-            name_of(Feedback.created_by, actor, Feedback.origin == "user").label("author"),
+            name_of(Feedback.created_by, ASKING, Feedback.origin == "user").label("author"),
             Feedback.session_id, Feedback.created_at,
             func.row_number().over(partition_by=link.shared_context_id, order_by=_clearest()).label("place"),
         )
         .join(SharedContext, (SharedContext.tenant_id == link.tenant_id) & (SharedContext.id == link.shared_context_id))
         .join(Feedback, (Feedback.tenant_id == link.tenant_id) & (Feedback.id == link.feedback_id))
         .outerjoin(User, User.id == Feedback.created_by)
-        .where(link.tenant_id == actor.tenant_id, link.shared_context_id.in_(row_ids))
+        .where(link.tenant_id == ASKING.tenant_id, link.shared_context_id == IDS)
         .subquery()
     )  # fmt: skip
-    found: dict[UUID, list[Any]] = {}
-    for row in db.session.execute(select(behind).where(behind.c.place <= each).order_by(behind.c.place)):
-        found.setdefault(row.shared_context_id, []).append(row)
-    return found
+    return select(behind).where(behind.c.place <= value("each", Integer)).order_by(behind.c.place)
 
 
 def _clearest() -> tuple[Any, ...]:
@@ -314,10 +318,14 @@ def history_of(row_id: UUID, *, actor: Actor) -> Sequence[Any]:
 
 def count_rows(actor: Actor) -> dict[str, int]:
     """How many rows there are: active ones by type, the others by state, together all but deleted ones. One query."""
-    kind = case((SharedContext.active, SharedContext.type), else_=SharedContext.state)
-    counts = (
+    return dict(find_counts(actor))
+
+
+@Query
+def find_counts() -> Any:
+    kind = case((SharedContext.active, SharedContext.type), else_=SharedContext.state).label("kind")
+    return (
         select(kind, func.count())
-        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state != "deleted")
-        .group_by(kind)
+        .where(SharedContext.tenant_id == ASKING.tenant_id, SharedContext.state != "deleted")
+        .group_by("kind")
     )
-    return dict(db.session.execute(counts).all())

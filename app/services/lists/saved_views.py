@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, case, func, null, select, update
+from sqlalchemy import ColumnElement, Text, and_, case, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
 from app.db import db
+from app.db.queries import ASKING, Query, value
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import clean_name
 from app.models.people import SavedView, Tenant, User
@@ -45,23 +47,27 @@ class ViewRow:
         return dict(parse_qsl(self.query))
 
 
-def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
-    """One's own views by name, then what others share; of one tab, or of all. One query, which reads the settings
-    along, since a list needs them as well."""
-    own = SavedView.user_id == actor.id
-    wanted = (SavedView.tenant_id == Tenant.id) & (own | SavedView.shared)
-    if tab is not None:
-        wanted &= SavedView.tab == tab
-    found = db.session.execute(
+@Query
+def find_views() -> Any:
+    """The views that one sees, of a tab or of all, each with the settings."""
+    own, tab = SavedView.user_id == ASKING.id, value("tab", Text)
+    return (
         select(
             Tenant.settings, SavedView.id, SavedView.tab, SavedView.name, SavedView.query, SavedView.shared,
             and_(SavedView.is_default, own), case((own, null()), else_=func.coalesce(User.name, "someone")),
         )
-        .outerjoin(SavedView, wanted)
+        .outerjoin(SavedView, (SavedView.tenant_id == Tenant.id) & (own | SavedView.shared)
+                   & (SavedView.tab == func.coalesce(tab, SavedView.tab)))
         .outerjoin(User, User.id == SavedView.user_id)
-        .where(Tenant.id == actor.tenant_id)
+        .where(Tenant.id == ASKING.tenant_id)
         .order_by(own.desc(), func.lower(SavedView.name), SavedView.id)
-    ).all()  # fmt: skip
+    )  # fmt: skip
+
+
+def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
+    """One's own views by name, then what others share; of one tab, or of all. One query, which reads the settings
+    along, since a list needs them as well."""
+    found = find_views(actor, tab=tab)
     workspace_store.cache_settings(found[0][0], actor=actor)
     return [ViewRow(*row[1:]) for row in found if row[1] is not None]
 

@@ -11,6 +11,7 @@ from sqlalchemy import CursorResult, any_, delete, insert, literal, select
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, ScanWindow, Slice, read_page, scan_ids
+from app.db.queries import IDS, Query
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, AuditEntry, Feedback
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
@@ -146,7 +147,7 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
         count=count,
         window=filters.window,
     )
-    received = ratings_of([row[0] for row in found.items])
+    received = ratings_of([row[0] for row in found.items], actor=actor)
     return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], NONE), strict=True))))
 
 
@@ -155,15 +156,14 @@ def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:
     return [*where, ~is_hidden(AgentSession.created_by, actor)] if filters.person_id else where
 
 
-def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:
+@Query
+def find_ratings() -> Any:
+    return select(Feedback.session_id, *counted_ratings()).where(Feedback.session_id == IDS).group_by("session_id")
+
+
+def ratings_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, tuple[int, int, int]]:
     """How each session was received: positive, negative, neutral; only what the reader may see."""
-    if not session_ids:
-        return {}
-    rows = db.session.execute(
-        select(Feedback.session_id, *counted_ratings())
-        .where(Feedback.session_id.in_(session_ids))
-        .group_by(Feedback.session_id)
-    )
+    rows = find_ratings(actor, ids=session_ids) if session_ids else []
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, case, func, select, text, update
@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app import tokens
 from app.actor import RANK, Actor
-from app.db import db
+from app.db import db, run
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.formats.ids import MAX_NAME, clean_email, clean_name
 from app.models.people import ROLES, ApiKey, Membership, OneTimeLink, Tenant, User
@@ -90,17 +90,23 @@ def list_members(*, actor: Actor) -> Sequence[Any]:
     ).all()
 
 
-def workspaces_of(user_id: UUID) -> Sequence[Any]:
+class Workspace(NamedTuple):
+    id: UUID
+    name: str
+    role: str
+
+
+WORKSPACES = """
+    SELECT id, name, CASE WHEN id = %(here)s::uuid THEN %(role)s ELSE '' END FROM tenants
+     WHERE id IN (SELECT door_memberships(%(user)s)) ORDER BY lower(name), slug
+"""
+
+
+def workspaces_of(user_id: UUID) -> list[Workspace]:
     """The workspaces that the person who acts may switch to, by name. Their role is known of the one they are in."""
     actor: Actor | None = db.session().info.get("actor")
     here = {"here": actor.tenant_id, "role": actor.role} if actor else {"here": None, "role": ""}
-    return db.session.execute(
-        text(
-            "select id, name, case when id = :here then :role else '' end as role from tenants"
-            " where id in (select door_memberships(:user)) order by lower(name), slug"
-        ),
-        {"user": user_id, **here},
-    ).all()
+    return [Workspace(*row) for row in run(WORKSPACES, {"user": user_id, **here})]
 
 
 def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:

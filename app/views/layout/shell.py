@@ -107,9 +107,9 @@ class Shell:
         self.theme = chosen if chosen in THEMES else "auto"
 
     @cached_property
-    def workspaces(self) -> list[Any]:
-        """The workspaces this person may switch to: id, name, role."""
-        return list(people.workspaces_of(self.person.user_id)) if self.person else []
+    def workspaces(self) -> list[people.Workspace]:
+        """The workspaces this person may switch to."""
+        return people.workspaces_of(self.person.user_id) if self.person else []
 
     @cached_property
     def waiting(self) -> dict[str, Any]:
