@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -98,6 +99,20 @@ def test_nested_values_keep_their_shape() -> None:
     assert SECRETS.value(given) == wanted
     assert SECRETS.value(wanted) == wanted
     assert given["arguments"]["card"] == 4242424242424242
+
+
+def test_a_look_at_the_whole_misses_nothing() -> None:
+    """What is masked in a text is noticed in the JSON that holds it, whatever stands beside it."""
+    fields = {"cvc": "123", "Security-Code": "123", "passphrase": "blue", "Authorization": f"a{DIGITS}b", "n": 10**15}
+    for inner in [*MASKED, *({name: value} for name, value in fields.items())]:
+        for given in (
+            {"text": inner},
+            {"list": ["plain", [inner]]},
+            {"text": f"\n{inner}\t" if isinstance(inner, str) else inner},
+        ):
+            assert SECRETS.may_change(json.dumps(given, ensure_ascii=False, separators=(",", ":"))), given
+    assert not SECRETS.may_change('{"text":"Bluefin has 22.1 m in 2024.","arguments":{"year":2024}}')
+    assert ALL.may_change("{}")
 
 
 def test_patterns_cannot_be_led_astray() -> None:

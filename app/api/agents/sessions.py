@@ -15,7 +15,6 @@ from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
 from app.ingest.fields import Kind, Name, PastMoment, SessionFields, Status
-from app.models import AgentSession
 from app.services.agents import versions
 from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
@@ -268,19 +267,15 @@ def with_events(head: SessionRead | EventPage, events: Sequence[Event]) -> Respo
 def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
     """Add events. All or none are stored. The server numbers them and sorts late ones by `occurred_at`. A
     `session.completed` or `session.failed` event ends an open session."""
-    if session_store.runs_here(session_id, actor=g.actor):
-        raise Refused("This session runs in Upshot, so only its agent can add events.")
     try:
-        ids = session_store.append_events(session_id, new_events(body.events), actor=g.actor)
+        added = session_store.report_events(session_id, new_events(body.events), actor=g.actor)
     except SessionFull:
         # What the request wrote is gone; that it was refused stays with the session.
         db.session.rollback()
         mark_full(session_id, actor=g.actor)
         db.session.commit()
         raise
-    session = db.session.get_one(AgentSession, session_id)
-    names = ("event_count", "event_bytes", "status")
-    return EventsAdded(session_id=session_id, ids=ids, **{name: getattr(session, name) for name in names})
+    return EventsAdded(session_id=session_id, **vars(added))
 
 
 @route(

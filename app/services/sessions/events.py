@@ -4,15 +4,17 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import update
 from sqlalchemy.orm.attributes import set_committed_value
+from sqlalchemy.orm.util import identity_key
 
 from app.actor import Actor
 from app.db import db, get_own, run
-from app.errors import Invalid, Problem, Refused
+from app.errors import Invalid, NotFound, Problem, Refused
 from app.formats import session_limits as limits
 from app.formats.tool_results import is_truncated, with_error_mark
 from app.models import AgentSession
@@ -21,6 +23,7 @@ from app.services import audit
 from app.services.workspaces.store import masking_for
 from app.text.masking import Masking
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 # What each payload must hold. Other keys may follow.
 NEEDED: dict[str, tuple[str, ...]] = {
     "user.message": ("text",), "agent.message": ("text",), "tool.call": ("id", "name"), "tool.result": ("call_id",),
@@ -42,8 +45,18 @@ UPDATE sessions AS s
  WHERE s.tenant_id = %(tenant)s AND s.id = sized.session_id
 RETURNING s.event_bytes, sized.largest, s.event_count, s.truncated
 """
+# All that storing events asks of a session, its agent and its workspace, with the lock that numbers the events.
+LOCK = """
+SELECT s.id, s.status, s.golden_set, s.event_count, s.event_bytes, s.attempt, s.eval_source, a.kind,
+       coalesce((t.settings ->> 'mask_emails')::boolean, false),
+       coalesce((t.settings ->> 'mask_phones')::boolean, false)
+  FROM sessions AS s JOIN agents AS a ON a.tenant_id = s.tenant_id AND a.id = s.agent_id
+  JOIN tenants AS t ON t.id = s.tenant_id
+ WHERE s.tenant_id = %(tenant)s AND s.id = %(session)s FOR NO KEY UPDATE OF s
+"""
 # A run that reached the budget still says how it ended.
 FOR_THE_END = 1_048_576
+GOLDEN = "This session is golden; its events are frozen. Revoke the golden first."
 _budget = [limits.SESSION_BYTES]
 
 
@@ -54,8 +67,7 @@ class NewEvent:
     occurred_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class EventRow:
+class EventRow(NamedTuple):
     """An event that was checked and numbered; its payload is JSON text already."""
 
     id: UUID
@@ -71,29 +83,80 @@ class EventRow:
         """The type was checked against a list of plain words, so nothing here needs escaping."""
         return (
             f'{{"id":"{self.id}","session_id":"{self.session_id}","sequence":{self.sequence},'
-            f'"event_type":"{self.event_type}","occurred_at":"{self.occurred_at.isoformat()}","payload":{self.payload}}}'
+            f'"event_type":"{self.event_type}","occurred_at":"{_write_moment(self.occurred_at)}","payload":{self.payload}}}'
         )
+
+
+@lru_cache(maxsize=16)
+def _write_moment(at: datetime) -> str:
+    return at.isoformat()
+
+
+class LockedSession(NamedTuple):
+    """A session that waits for events, as `LOCK` reads it."""
+
+    id: UUID
+    status: str
+    golden_set: str | None
+    event_count: int
+    event_bytes: int
+    attempt: int
+    eval_source: str | None
+    kind: str
+    mask_emails: bool
+    mask_phones: bool
+
+    @property
+    def masking(self) -> Masking:
+        return Masking(self.mask_emails, self.mask_phones)
+
+
+def lock_session(session_id: UUID, *, actor: Actor) -> LockedSession:
+    """Lock the session as `lock_for_events` does, and read only what storing events needs. One query."""
+    found = run(LOCK, {"tenant": actor.tenant_id, "session": session_id})
+    if not found:
+        raise NotFound("There is no such session in this workspace.")
+    session = LockedSession(*found[0])
+    if session.golden_set is not None:
+        raise Refused(GOLDEN)
+    return session
 
 
 def lock_for_events(session_id: UUID, *, actor: Actor) -> AgentSession:
     """Lock the session until the transaction ends; the holder of the lock numbers the next events."""
     session = get_own(AgentSession, session_id, "session", actor=actor, lock=True)
     if session.golden_set is not None:
-        raise Refused("This session is golden; its events are frozen. Revoke the golden first.")
+        raise Refused(GOLDEN)
     return session
 
 
 def write_events(session: AgentSession, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
     """Number and store events of a locked session, without the secrets in them."""
-    if len(events) > limits.EVENTS_AT_ONCE:
-        raise Invalid(f"At most {limits.EVENTS_AT_ONCE:,} events at once; send the rest in a second request.")
     if not events:
         return []
-    rows = rows_of(session.id, reported(events, actor), masking_for(actor), before=session.event_count)
-    total, _, count, truncated = add_rows(rows, tenant_id=actor.tenant_id)[0]
+    rows, (total, _, count, truncated) = _number_and_add(session, events, masking_for(actor), actor)
     for name, value in (("event_bytes", total), ("event_count", count), ("truncated", truncated)):
         set_committed_value(session, name, value)
     return [row.id for row in rows]
+
+
+def _number_and_add(
+    session: AgentSession | LockedSession, events: Sequence[NewEvent], masking: Masking, actor: Actor
+) -> tuple[list[EventRow], tuple[Any, ...]]:
+    if len(events) > limits.EVENTS_AT_ONCE:
+        raise Invalid(f"At most {limits.EVENTS_AT_ONCE:,} events at once; send the rest in a second request.")
+    rows = rows_of(session.id, reported(events, actor), masking, before=session.event_count)
+    return rows, add_rows(rows, tenant_id=actor.tenant_id)[0]
+
+
+def add_events(session: LockedSession, events: Sequence[NewEvent], *, actor: Actor) -> tuple[list[UUID], int, int]:
+    """Number and store events of a locked session; their ids, and how many events and bytes it has then."""
+    if not events:
+        return [], session.event_count, session.event_bytes
+    rows, (total, _, count, _) = _number_and_add(session, events, session.masking, actor)
+    if loaded := db.session.identity_map.get(identity_key(AgentSession, session.id)):
+        db.session.expire(loaded)
+    return [row.id for row in rows], count, total
 
 
 def reported(events: Sequence[NewEvent], actor: Actor) -> Sequence[NewEvent]:
@@ -112,7 +175,7 @@ def rows_of(session_id: UUID, events: Sequence[NewEvent], masking: Masking, *, b
         raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
     rows = []
     for index, (event, at) in enumerate(zip(events, times_of(events), strict=True)):
-        kind, payload = event.event_type, _as_text(masking.value(_payload(event, index)), index)
+        kind, payload = event.event_type, _masked_text(_payload(event, index), masking, index)
         cut = is_truncated(kind, event.payload)
         rows.append(EventRow(uuid4(), session_id, before + index + 1, kind, payload, at, cut))
     return rows
@@ -155,8 +218,13 @@ def check_event(event: NewEvent, index: int) -> None:
     _as_text(_payload(event, index), index)
 
 
+def _masked_text(payload: dict[str, Any], masking: Masking, index: int) -> str:
+    text = _as_text(payload, index)
+    return _as_text(masking.value(payload), index) if masking.may_change(text) else text
+
+
 def _as_text(payload: dict[str, Any], index: int) -> str:
-    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _encode(payload)
     if len(text) > limits.PAYLOAD_BYTES or len(text.encode()) > limits.PAYLOAD_BYTES:
         raise _invalid(index, "payload", f"Send at most {limits.PAYLOAD_BYTES:,} bytes of JSON.")
     return text

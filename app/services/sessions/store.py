@@ -24,13 +24,15 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
 from app.services.sessions import events as session_events
-from app.services.sessions.events import NewEvent, lock_for_events
+from app.services.sessions.events import LockedSession, NewEvent, lock_for_events, lock_session
 from app.services.sessions.task_outcome import note_end
 from app.services.workspaces.store import masking_for
 from app.text.masking import Masking
 
 OPEN_STATUSES = ("pending", "running")
 FINAL = ("completed", "failed", "cancelled")
+# Events that end an open session, and how.
+ENDS = {"session.completed": "completed", "session.failed": "failed"}
 SHOWN_ELSEWHERE = "Shown under Settings → Review."
 UNKNOWN_REASON = "The session failed without saying why."
 TOO_EARLY = "Send a time that is not before `started_at`."
@@ -43,6 +45,16 @@ SET_AS_GIVEN = (
     "external_id", "session_type", "output_type", "status", "chat_id", "entity_id", "owner_id", "model", "input_tokens",
     "output_tokens", "cost", "duration_ms", "environment", "import_id", "created_at", "started_at", "finished_at",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StoredEvents:
+    """Events that were added, and what their session holds then."""
+
+    ids: list[UUID]
+    event_count: int
+    event_bytes: int
+    status: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,13 +268,27 @@ def is_personal(session_id: UUID, *, actor: Actor) -> bool:
 
 def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
     """Add events, late ones too; their ids. A `session.completed` or `session.failed` ends an open session."""
-    session = lock_for_events(session_id, actor=actor)
-    ids = session_events.write_events(session, events, actor=actor)
+    return _append(lock_session(session_id, actor=actor), events, actor).ids
+
+
+def report_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> StoredEvents:
+    """Add events that a sender reports, unless our own runtime writes this session."""
+    session = lock_session(session_id, actor=actor)
+    if _is_run_here(session):
+        raise Refused("This session runs in Upshot, so only its agent can add events.")
+    return _append(session, events, actor)
+
+
+def _append(locked: LockedSession, events: Sequence[NewEvent], actor: Actor) -> StoredEvents:
+    ids, count, size = session_events.add_events(locked, events, actor=actor)
+    if locked.status not in OPEN_STATUSES or not any(event.event_type in ENDS for event in events):
+        return StoredEvents(ids, count, size, locked.status)
+    session = lock_for_events(locked.id, actor=actor)
     for event, at in zip(events, session_events.times_of(events), strict=True):
-        status = event.event_type.removeprefix("session.")
-        if status in ("completed", "failed") and session.status in OPEN_STATUSES:
+        if event.event_type in ENDS and session.status in OPEN_STATUSES:
+            status = ENDS[event.event_type]
             _finish(session, status, _reason([event]) if status == "failed" else None, at, actor)
-    return ids
+    return StoredEvents(ids, count, size, session.status)
 
 
 def runs_here(session_id: UUID, *, actor: Actor) -> bool:
@@ -274,6 +300,10 @@ def runs_here(session_id: UUID, *, actor: Actor) -> bool:
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such session in this workspace.")
+    return _is_run_here(row)
+
+
+def _is_run_here(row: Any) -> bool:
     waits = row.kind != "external" and row.status in OPEN_STATUSES
     return row.attempt > 0 or row.eval_source is not None or waits
 
