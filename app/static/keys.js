@@ -1,7 +1,52 @@
-/* Keys: J K Enter Esc X / ?, and any button or link that carries data-key. They rest while someone types. */
+/* What each key does, the same on every page. `on` are the words with which a button begins that the key may press. The
+   server reads this table too, for the list that `?` opens: it stays JSON. */
+const UPSHOT_KEYS = [
+  {"title": "In a list", "keys": [
+    {"keys": ["J"], "does": "Next row", "on": ["Next"]},
+    {"keys": ["K"], "does": "Previous row", "on": ["Previous"]},
+    {"keys": ["↵"], "does": "Open the row"},
+    {"keys": ["X"], "does": "Select the row"},
+    {"keys": ["Shift", "X"], "does": "Select up to the row"},
+    {"keys": ["/"], "does": "Search and filter"}
+  ]},
+  {"title": "Decide", "keys": [
+    {"keys": ["R"], "does": "Mark as reviewed", "on": ["Reviewed", "Mark"]},
+    {"keys": ["D"], "does": "Dismiss, reject or deactivate", "on": ["Dismiss", "Reject", "Deactivate"]},
+    {"keys": ["A"], "does": "Apply, approve or activate", "on": ["Apply", "Approve", "Activate", "Retire"]},
+    {"keys": ["E"], "does": "Edit", "on": ["Edit"]},
+    {"keys": ["M"], "does": "Merge", "on": ["Merge"]},
+    {"keys": ["F"], "does": "Flag", "on": ["Flag"]},
+    {"keys": ["Z"], "does": "Undo", "on": ["Undo"]}
+  ]},
+  {"title": "Test", "keys": [
+    {"keys": ["G"], "does": "Promote as golden", "on": ["Promote"]},
+    {"keys": ["P"], "does": "Prove or replay", "on": ["Prove", "Replay", "Try"]},
+    {"keys": ["1"], "does": "Pass", "on": ["Pass"]},
+    {"keys": ["2"], "does": "Fail", "on": ["Fail"]}
+  ]},
+  {"title": "Feedback", "keys": [
+    {"keys": ["T"], "does": "Take it, or give it back", "on": ["Take", "Give"]},
+    {"keys": ["Q"], "does": "Assess the answer", "on": ["Assess", "Change"]},
+    {"keys": ["C"], "does": "Comment", "on": ["Comment"]},
+    {"keys": ["S"], "does": "See the pattern", "on": ["See"]}
+  ]},
+  {"title": "In the panel", "keys": [
+    {"keys": ["O"], "does": "Open as a page"},
+    {"keys": ["↵"], "does": "Send the note"},
+    {"keys": ["Esc"], "does": "Close"}
+  ]},
+  {"title": "Anywhere", "keys": [
+    {"keys": ["Ctrl", "K"], "does": "Search anything"},
+    {"keys": ["?"], "does": "Show this list"},
+    {"keys": ["Esc"], "does": "Close what is open, or clear the selection"}
+  ]}
+];
+
+/* Keys rest while someone types. */
 (() => {
   const dialog = () => document.getElementById("keys");
   const typing = (at) => at.matches("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");
+  const pressing = new Set(UPSHOT_KEYS.flatMap((group) => group.keys).filter((one) => one.on).map((one) => one.keys[0].toLowerCase()));
   const visible = (element) => element.getClientRects().length > 0 && !element.disabled;
 
   const help = () => {
@@ -12,6 +57,7 @@
   /* The newest message answers first, then the bar of the selected rows, then the panel, then the row one is at, then the
      page: a key never decides about a row that one is not at. */
   const press = (key) => {
+    if (!pressing.has(key)) return false;
     const all = [...document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].filter(visible);
     const within = (place) => all.findLast((one) => one.closest(place));
     const mine = upshotList.current();

@@ -28,7 +28,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
 
     page.keyboard.press("j")
     expect(page.locator(f"#request-{ids[1]} [data-open]")).to_be_focused()
-    page.keyboard.press("p")
+    page.keyboard.press("g")
     form = page.locator(f"#candidate-{ids[1]} form.u-inplace")
     expect(form.get_by_label("Set", exact=True)).to_be_focused()
     form.get_by_label("It must mention…").check()
@@ -62,7 +62,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
     assert golden["expected"] == {"mentions": ["Norrland Freight", "18 accounts"], "no_calls": ["sendMail"]}
 
     page.locator("#candidates [data-row] [data-open]").focus()
-    page.keyboard.press("p")
+    page.keyboard.press("g")
     expect(page.locator("form.u-inplace")).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
@@ -91,7 +91,7 @@ def test_keys_dismiss_and_undo(app: Flask, workspace: Workspace, visit: Callable
     expect(page.locator("#candidates [data-row] [data-open]").nth(1)).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#panel")).to_contain_text("Question 0")
-    page.keyboard.press("p")
+    page.keyboard.press("g")
     expect(page.locator("#panel form.u-inplace")).to_be_visible()
     check(page, "a session's panel with the form that promotes it")
 

@@ -114,7 +114,7 @@ def test_rows_are_taken_and_the_queue_is_ones_own(app: Flask, workspace: Workspa
     first, second, *_ = order(page)
 
     panel = open_row(page, first)
-    page.keyboard.press("m")
+    page.keyboard.press("t")
     expect(panel.get_by_role("button", name="Give it back")).to_be_visible()
     expect(page.locator(f"#feedback-{first}").get_by_text(f"assigned to {admin.name}")).to_be_attached()
     panel.get_by_label("Assigned to").select_option(label=owner.name)
@@ -125,7 +125,7 @@ def test_rows_are_taken_and_the_queue_is_ones_own(app: Flask, workspace: Workspa
 
     for row_id in (first, second):
         page.locator(f"#feedback-{row_id} [data-select]").check()
-    page.keyboard.press("m")
+    page.keyboard.press("t")
     page.get_by_role("link", name="My queue: 2").click()
     expect(page).to_have_url(re.compile("assignee=me"))
     expect(page.locator("[data-row]")).to_have_count(2)

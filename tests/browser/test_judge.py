@@ -70,7 +70,7 @@ def test_criteria_are_written_judged_overruled_and_checked(
     expect(page.locator("main")).to_contain_text("named sources")
     expect(page.locator("main")).not_to_contain_text("It says so.")
     check(page, "the check of a judge")
-    page.keyboard.press("p")
+    page.keyboard.press("1")
     expect(page.locator(".u-note")).to_contain_text("It says so.")
     expect(page.locator("main")).to_contain_text("1 of 20 labels")
     visitor.go(f"{EVALS}/judge/overruled")

@@ -98,7 +98,7 @@ def test_a_pattern_says_who_says_it_and_what_came_back(
     alone = say(member, "Something else")[0]
     assert client.get(f"{PAGE}/of/{alone}").location == f"/admin/agent-review/feedback/{alone}"
     panel = soup(client.get(f"/admin/agent-review/feedback/{alone}", headers=HTMX))
-    assert panel.select_one("[data-key=p]")["href"] == f"{PAGE}/of/{alone}"
+    assert panel.select_one("[data-key=s]")["href"] == f"{PAGE}/of/{alone}"
 
 
 def test_a_group_is_decided_at_once_and_taken_back(workspace: Workspace, client: Any) -> None:
