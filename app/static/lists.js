@@ -54,6 +54,7 @@
   const reveal = (focus) => {
     const shown = panel();
     shown.removeAttribute("aria-busy");
+    if (!openRow() && addressed()) mark(addressed());
     if (!openRow()) { shown.hidden = true; return; }
     if (!shown.hasChildNodes()) { close(); return; }
     shown.hidden = false;
@@ -263,7 +264,9 @@
       if (typed !== asked) box.dispatchEvent(new Event("input", { bubbles: true }));
     }
     typed = null;
-    if (!loading && list()) follow();
+    /* An answer that puts a new row in place of the open one while its panel is loading: the panel is asked for again. */
+    if (loading && !openRow() && addressed()) mark(wanted = addressed());
+    else if (!loading && list()) follow();
     count();
   });
 

@@ -132,6 +132,26 @@ def test_rows_are_taken_and_the_queue_is_ones_own(app: Flask, workspace: Workspa
     expect(page.locator(".u-chip", has_text="assignee")).to_be_visible()
 
 
+def test_the_panel_stays_while_its_row_is_replaced(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    fill(app, workspace)
+    admin, owner = workspace.actor(), workspace.actor("owner")
+    visitor = visit(admin)
+    page = visitor.page
+    visitor.go(URL)
+    panel = open_row(page, order(page)[0])
+    held: list[Any] = []
+    page.route("**/*panel=1*", lambda route: held.append(route) if not held else route.continue_())
+
+    page.keyboard.press("m")
+    with page.expect_response(re.compile("/assign$")):
+        panel.get_by_label("Assigned to").select_option(label=owner.name)
+    expect(page.locator("#toasts")).to_contain_text(f"Assigned to {owner.name}")
+    held[0].continue_()
+
+    expect(page.locator("#panel:not([aria-busy])")).to_be_visible()
+    expect(panel.locator(".u-became")).to_contain_text(f"Assigned to {owner.name}")
+
+
 def test_an_answer_is_assessed_and_talked_about(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     row_id = fill(app, workspace).ids["reaction"]
     visitor = visit(workspace.actor())
