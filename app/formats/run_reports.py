@@ -21,19 +21,19 @@ CSV_COLUMNS = (
 
 def junit_xml(name: str, results: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str], seconds: float) -> str:
     """One test case for each golden. What could not be judged is an error, never a pass."""
-    suite = ElementTree.Element("testsuite", name=_writable(name), tests=str(len(results)), time=f"{seconds:.3f}")
+    suite = ElementTree.Element("testsuite", name=xml_safe(name), tests=str(len(results)), time=f"{seconds:.3f}")
     for golden_id, result in results.items():
-        title = _writable(titles.get(golden_id, golden_id))
-        case = ElementTree.SubElement(suite, "testcase", classname=_writable(name), name=title)
+        title = xml_safe(titles.get(golden_id, golden_id))
+        case = ElementTree.SubElement(suite, "testcase", classname=xml_safe(name), name=title)
         _add_rubric(case, result.get("rubric") or {})
         if result["verdict"] == "pass":
             continue
-        message = _writable(f"{result['verdict']}: {result.get('reason') or 'not judged'}")
+        message = xml_safe(f"{result['verdict']}: {result.get('reason') or 'not judged'}")
         kind = "failure" if result["verdict"] in ("fail", "flaky") else "error"
         texts = [str(each.get("text", "")) for each in result.get("divergences") or []]
         judged = [f"{label}: {found}" for label, found in judged_dimensions(result.get("rubric") or {})]
         lines = [f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *texts, *judged]
-        ElementTree.SubElement(case, kind, message=message).text = _writable("\n".join(lines))
+        ElementTree.SubElement(case, kind, message=message).text = xml_safe("\n".join(lines))
     for kind in ("failure", "error"):
         suite.set(f"{kind}s", str(len(suite.findall(f"testcase/{kind}"))))
     ElementTree.indent(suite)
@@ -47,7 +47,7 @@ def _add_rubric(case: ElementTree.Element, rubric: Mapping[str, Any]) -> None:
         told = [("rubric", str(rubric["status"]))]
         told += [(f"rubric {label}", found) for label, found in judged_dimensions(rubric)]
         for name, value in told:
-            ElementTree.SubElement(properties, "property", name=_writable(name), value=_writable(value))
+            ElementTree.SubElement(properties, "property", name=xml_safe(name), value=xml_safe(value))
 
 
 def judged_dimensions(rubric: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ def _verdict(dimension: Mapping[str, Any]) -> str:
     return ("pass" if dimension["passed"] else "fail") + (", overruled," if "overruled" in dimension else "")
 
 
-def _writable(text: str) -> str:
+def xml_safe(text: str) -> str:
     return UNWRITABLE.sub("\ufffd", text)
 
 

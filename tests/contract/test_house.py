@@ -15,13 +15,14 @@ from app.config import documented
 ROOT = Path(__file__).resolve().parents[2]
 APP = ROOT / "app"
 # Packages of `app/` and what each may import. Modules directly in `app/` may be used by everyone.
-LOW = {"text", "formats", "learning", "evals", "ingest"}
+LOW = {"text", "formats", "learning", "evals", "artifacts", "ingest"}
 STORES = {"db", "models", "services", *LOW}
 BELOW = {
     "text": set(),
     "formats": {"text"},
     "learning": {"text", "formats"},
     "evals": {"text", "formats", "learning"},
+    "artifacts": {"text", "formats", "learning", "evals"},
     "ingest": {"text", "formats"},
     "db": set(),
     "models": {"db"},

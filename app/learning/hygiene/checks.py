@@ -7,7 +7,7 @@ Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisio
 import re
 import unicodedata
 from calendar import monthrange
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date
 from uuid import UUID
@@ -135,17 +135,21 @@ def _same_occasion(a: Row, b: Row) -> bool:
     return not first or not second or bool(first & second)
 
 
-def _check_vague(row: Row, world: World) -> Finding | None:
-    text = strip_hidden(row.content)
+def is_vague(text: str, known: Set[str] = frozenset()) -> bool:
+    """Whether a text says too little to be acted on. `known` are the stems of names that say enough by themselves."""
+    text = strip_hidden(text)
     if quotations(text) or re.search(r"\d", text) or NAME.search(text) or IDENTIFIER.search(text):
-        return None
+        return False
     words = content_stems(text)
+    return not (words & known or any(word.isdigit() for word in words) or len(words - EMPTY_STEMS) >= MIN_WORDS)
+
+
+def _check_vague(row: Row, world: World) -> Finding | None:
     known = {stem(name) for name in (*world.tools, *world.fields)}
     known |= {stem(word) for kind in world.entity_types if not kind.archived for word in (kind.slug, kind.name)}
-    full = words - EMPTY_STEMS
-    if words & known or any(word.isdigit() for word in words) or len(full) >= MIN_WORDS:
+    if not is_vague(row.content, known):
         return None
-    quoted = shorten(text, QUOTE_LENGTH)
+    quoted = shorten(strip_hidden(row.content), QUOTE_LENGTH)
     reason = f"“{quoted}” names no tool, field, record, number or name, and too few of its words say what to do."
     fix = "Say what to do, with what and when: the tool, the field, the figure, the words to use."
     return Finding("vague", reason, fix)
