@@ -35,6 +35,7 @@ from app.models.people import (
     ApiKey,
     AuditEntry,
     IdempotencyKey,
+    ListColumns,
     LoginSession,
     Membership,
     OneTimeLink,

@@ -12,11 +12,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.actor import SCOPES
 from app.db.types import Base, counter, flag, json_object, text_list, timestamp, uuid_pk, write_time
-from app.models.base import Row, addressable, index, one_of, within
+from app.models.base import KeyedRow, Row, addressable, index, one_of, within
 
 ROLES = ("member", "admin", "owner")
 LINK_KINDS = ("invite", "sign_in")
 TABS = ("conversations", "sessions", "feedback", "knowledge")
+# The lists that are tables, whose columns people choose.
+TABLES = ("conversations", "sessions", "feedback", "patterns")
 
 
 class Tenant(Base):
@@ -218,3 +220,15 @@ class SavedView(Row):
     query: Mapped[str]
     shared: Mapped[flag]
     is_default: Mapped[flag]
+
+
+class ListColumns(KeyedRow):
+    """The columns of a list as a person wants them. `keeps_same`: those with one value in every row stay, too."""
+
+    __tablename__ = "list_columns"
+    __table_args__ = (CheckConstraint(one_of("list", TABLES), name="list_known"),)
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    list: Mapped[str] = mapped_column(primary_key=True)
+    hidden: Mapped[text_list]
+    keeps_same: Mapped[flag]

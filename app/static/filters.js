@@ -122,28 +122,73 @@
   /* A press would take the focus out of the box before the click arrives. */
   document.addEventListener("pointerdown", (event) => { if (event.target.closest("#list-suggestions")) event.preventDefault(); });
 
-  /* Values: a click shows only rows that have it, with Shift or Alt those that have another. */
-  const narrow = (value, exclude) => {
-    const [name, ...rest] = value.split(":");
+  /* Values in the cells of a list are links to the list with only this value, which their address ends with. A click
+     offers the list without it as well. */
+  const narrow = (name, value) => {
     const field = form().querySelector(`input[name="${CSS.escape(name)}"]`) ?? document.createElement("input");
     field.type = "hidden";
     field.name = name;
-    field.value = (exclude ? "-" : "") + rest.join(":");
+    field.value = value;
     form().append(field);
     submit();
+  };
+
+  const menu = () => document.getElementById("value-menu");
+
+  const makeItem = (word, label, link, name, value) => {
+    const item = document.createElement("a");
+    const url = new URL(link.href);
+    url.searchParams.set(name, value);
+    item.className = "u-menu-item";
+    item.role = "menuitem";
+    item.href = url;
+    item.textContent = `${word} ${label}`;
+    item.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      menu().hidePopover();
+      narrow(name, value);
+    });
+    return item;
+  };
+
+  const offer = (link) => {
+    const [name, value] = [...new URL(link.href).searchParams].at(-1);
+    const label = link.dataset.only || value.replaceAll("_", " ");
+    const box = document.createElement("div");
+    box.id = "value-menu";
+    box.className = "u-menu-box";
+    box.role = "menu";
+    box.ariaLabel = `Filter by ${label}`;
+    box.popover = "auto";
+    box.append(makeItem("Only", label, link, name, value), makeItem("Not", label, link, name, `-${value}`));
+    box.addEventListener("toggle", (event) => { if (event.newState === "closed") box.remove(); });
+    menu()?.remove();
+    document.body.append(box);
+    box.showPopover();
+    const at = link.getBoundingClientRect();
+    const below = at.bottom + 4 + box.offsetHeight < innerHeight;
+    box.style.top = `${below ? at.bottom + 4 : at.top - 4 - box.offsetHeight}px`;
+    box.style.left = `${Math.max(8, Math.min(at.left - 6, innerWidth - box.offsetWidth - 8))}px`;
+    box.firstElementChild.focus();
+    box.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { box.hidePopover(); link.focus({ preventScroll: true }); }
+      else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        (document.activeElement === box.firstElementChild ? box.lastElementChild : box.firstElementChild).focus();
+      } else if (event.key !== "Enter") return;
+      event.stopPropagation();
+      if (event.key !== "Enter") event.preventDefault();
+    });
   };
 
   document.addEventListener("click", (event) => {
     const option = event.target.closest("#list-suggestions [role=option]");
     if (option) { choose(option); return; }
     if (event.target === box() && !options().length) ask();
-    const value = event.target.closest("[data-list] [data-value]");
-    if (!value || !form() || event.ctrlKey || event.metaKey || event.button !== 0 || String(getSelection())) return;
+    const link = event.target.closest("[data-list] a[data-only]");
+    if (!link || !form() || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();
-    narrow(value.dataset.value, event.shiftKey || event.altKey);
+    offer(link);
   });
-  document.addEventListener("pointerover", (event) => {
-    const value = event.target.closest?.("[data-list] [data-value]");
-    if (value && !value.title) value.title = `Show only ${value.textContent.trim()}. Shift-click to exclude.`;
-  });
+  addEventListener("scroll", () => menu()?.hidePopover(), { capture: true, passive: true });
 })();

@@ -18,6 +18,7 @@ from app.views.format import query, with_version
 from app.views.forms import parse_count
 from app.views.htmx import page, wants_fragment
 from app.views.layout import saved_views
+from app.views.layout.columns import choose_columns
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.notes import attach_notes, build_note, name_changed_records
 
@@ -42,6 +43,7 @@ def index() -> Any:
         rows=found.items,
         found=found,
         asked=asked,
+        columns=choose_columns("conversations", found.items),
         views=views,
         looked_at=SCAN_LIMIT,
         **listing.pager_links(found),

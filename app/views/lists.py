@@ -45,6 +45,9 @@ class Listing(Generic[Kind]):
     def filtered(self) -> bool:
         return self.filters.narrows
 
+    def links_to(self, url: str, *names: str) -> dict[str, str]:
+        return links_to(url, self.args, *names)
+
 
 def read_listing(
     kind: type[Kind],
@@ -112,6 +115,11 @@ def _mark_invalid(response: Response) -> Response:
 def _push_address(address: str, response: Response) -> Response:
     response.headers["HX-Push-Url"] = address
     return response
+
+
+def links_to(url: str, args: Mapping[str, str], *names: str) -> dict[str, str]:
+    """For each filter the address of the list with it, up to its value, which a row appends."""
+    return {name: f"{query(url, {**args, name: None})}{'&' if args.keys() - {name} else '?'}{name}=" for name in names}
 
 
 def page_cursor(given: Mapping[str, str] | None = None) -> str | None:

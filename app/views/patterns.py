@@ -16,6 +16,7 @@ from app.services.review.pattern_decisions import MAX_DECIDED, decide_pattern
 from app.services.review.pattern_figures import PatternFilters, PatternRow
 from app.views import lists as listing
 from app.views.htmx import Toast, leave, page, swap
+from app.views.layout.columns import choose_columns
 
 bp = Blueprint("patterns", __name__, url_prefix="/admin/agent-review/patterns")
 PAGE_SIZE = 25
@@ -36,6 +37,7 @@ def index() -> Response:
         rows=found.items,
         found=found,
         asked=asked,
+        columns=choose_columns("patterns", found.items),
         bars=draw_bars,
         **listing.pager_links(found),
     )

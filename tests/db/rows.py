@@ -37,6 +37,7 @@ ROWS = {
     "feedback_daily": "(day, rating, total) VALUES (current_date, 'negative', 1)",
     "imports": "(kind, created_by) VALUES ('messages', '{users}')",
     "saved_views": "(user_id, tab, name, query) VALUES ('{users}', 'feedback', 'Mine', 'status=pending')",
+    "list_columns": "(user_id, list, hidden) VALUES ('{users}', 'sessions', '{{cost}}')",
     "shared_context": "(type, content, agent_id, entity_type_id, source_feedback_id, created_by_agent_id)"
     " VALUES ('lesson', 'Figures are in thousands', '{agents}', '{entity_types}', '{feedback}', '{agents}')",
     "shared_context_feedback": "(shared_context_id, feedback_id) VALUES ('{shared_context}', '{feedback}')",

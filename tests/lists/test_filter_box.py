@@ -189,3 +189,26 @@ def test_all_filters_are_a_plain_form_too(app: Flask, workspace: Workspace, sign
         assert form.select_one("[name=agent] option[selected]")["value"] == "deal-analyst"
         sent = {str(field["name"]): "" for field in form.select("select, input")} | {"agent": "-deal-analyst"}
         assert client.get(form["action"], query_string=sent).status_code == 200
+
+
+def test_values_in_cells_lead_to_the_rows_that_share_them(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    fill(app, workspace)
+    client = sign_in(workspace.actor())
+    wanted = {
+        "conversations": {"person_id", "agent", "rating"},
+        "sessions": {"status", "agent", "type", "model", "rating"},
+        "feedback": {"rating", "source_type", "agent", "author_id", "origin"},
+    }
+    for tab, names in wanted.items():
+        followed = set()
+        for row in soup(client.get(f"{BASE}/{tab}?view=all")).select("[data-row]"):
+            for link in row.select("a[data-only]"):
+                name, value = urlsplit(str(link["href"])).query.rpartition("&")[2].split("=")
+                assert row["id"] in rows(client.get(str(link["href"]))), link
+                assert row["id"] not in rows(client.get(f"{BASE}/{tab}?{name}=-{value}")), link
+                followed.add(name)
+        assert followed == names
+    narrowed = soup(client.get(f"{BASE}/sessions?type=chat&q=kestrel&agent=deal-analyst"))
+    links = {str(link["href"]) for link in narrowed.select("a[data-only]")}
+    assert f"{BASE}/sessions?type=chat&q=kestrel&agent=deal-analyst" in links
+    assert f"{BASE}/sessions?q=kestrel&agent=deal-analyst&type=chat" in links

@@ -87,6 +87,31 @@ def test_conversations_by_person_and_by_how_they_were_received(
     assert member.name in chip.text
 
 
+def test_sessions_by_their_feedback(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    filled = fill(app, workspace)
+    member = workspace.actor("member")
+    with app.app_context(), acting_as(member), transaction():
+        new = NewSession(agent="a", title="Liked", status="completed")
+        liked = session_store.create_session(new, actor=member)[0].id
+        new = NewFeedback(source_type="session", rating="positive", session_id=liked)
+        feedback_intake.record_feedback(new, actor=member)
+        quiet = session_store.create_session(NewSession(agent="a", title="Quiet"), actor=member)[0].id
+    client = sign_in(workspace.actor())
+    wanted = {
+        "positive": {liked},
+        "negative": {filled.session, filled.failed},
+        "none": {quiet},
+        "-none": {liked, filled.session, filled.failed},
+        "-negative": {liked, quiet},
+    }
+    for value, found in wanted.items():
+        page = soup(client.get(f"{URL}?rating={value}"))
+        assert {row["id"] for row in page.select("[data-row]")} == {f"session-{one}" for one in found}, value
+    row = soup(client.get(f"{URL}?rating=positive")).select_one(f"#session-{liked}")
+    assert row.select_one("a.is-pass")["title"] == "1 positive"
+    assert client.get(f"{URL}?q=feedback:negative").location.endswith("?rating=negative")
+
+
 def test_pages_of_what_no_index_knows(
     app: Flask, workspace: Workspace, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

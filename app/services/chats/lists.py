@@ -12,8 +12,7 @@ from app.actor import Actor
 from app.db.paging import Page, ScanWindow, Slice, read_page
 from app.db.queries import ASKING, NAMES, Query, value
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
-from app.models.feedback import RATINGS
-from app.services.feedback.lists import counted_ratings
+from app.services.feedback.lists import RECEPTIONS, counted_ratings, has_feedback
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, find_matches
 from app.services.privacy import id_of, is_hidden, name_of
@@ -28,7 +27,7 @@ class ChatFilters(Filters):
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
     person_id: UUID | None = declare.id_of_row(column="user_id", label="person", menu="people")
-    rating: str | None = declare.choice(RATINGS, label="received")
+    rating: str | None = declare.choice(RECEPTIONS, label="feedback")
     project: str | None = declare.text(menu="projects")
     external_id: str | None = declare.outside_id(label="external id")
 
@@ -92,18 +91,8 @@ def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
     def predicate(row: Any) -> list[Any]:
         found: list[Any] = filters.compare(row, filters.scanned)
         if filters.rating:
-            # With a limit each chat is looked up by index; without one all feedback of the rating would be hashed.
-            rated = (
-                select(Feedback.id)
-                .where(
-                    Feedback.tenant_id == actor.tenant_id,
-                    Feedback.rating == filters.rating,
-                    Feedback.origin != "machine",
-                    Feedback.chat_id == any_(array([row.name, row.external_id])),
-                )
-                .limit(1)
-            )
-            found.append(filters.unless_excluded("rating", rated.scalar_subquery().is_not(None)))
+            mine = Feedback.tenant_id == actor.tenant_id, Feedback.chat_id == any_(array([row.name, row.external_id]))
+            found.append(filters.unless_excluded("rating", has_feedback(filters.rating, *mine)))
         return found
 
     needed = {filters.declared()[name].column or name for name in (*filters.scanned, "external_id")}

@@ -51,6 +51,10 @@ Golden = aliased(AgentSession)
 SCAN_LIMIT = 5000
 MAX_ROWS = 100
 ASSIGNEES = ("me", "nobody")
+# How a session or a conversation was received: by what was not taken back. What was detected in messages does not
+# count: it never outvotes a person.
+COUNTED = (NOT_RETRACTED, Feedback.origin != "machine")
+RECEPTIONS = (*RATINGS, "none")
 
 
 def _parse_assignee(name: str, value: str) -> str:
@@ -348,10 +352,17 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:
-    """Return the counts of positive, negative and neutral rows that were not retracted. What was detected in messages
-    is not counted: it never outvotes a person."""
+    """Return the counts of positive, negative and neutral rows."""
     positive, negative, neutral = (
-        func.count().filter(Feedback.rating == rating, NOT_RETRACTED, Feedback.origin != "machine")
-        for rating in ("positive", "negative", "neutral")
+        func.count().filter(Feedback.rating == rating, *COUNTED) for rating in ("positive", "negative", "neutral")
     )
     return positive, negative, neutral
+
+
+def has_feedback(reception: str, *about: Condition) -> Condition:
+    """Whether there is feedback of this rating, or none at all, about a row of a scan. With a limit PostgreSQL looks it
+    up by index; without one it would hash all feedback of the rating."""
+    counted = select(Feedback.id).where(*about, *COUNTED).limit(1)
+    if reception == "none":
+        return counted.scalar_subquery().is_(None)
+    return counted.where(Feedback.rating == reception).scalar_subquery().is_not(None)

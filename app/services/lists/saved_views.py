@@ -14,8 +14,9 @@ from app.db import db
 from app.db.queries import ASKING, Query, value
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import clean_name
-from app.models.people import SavedView, Tenant, User
+from app.models.people import ListColumns, SavedView, Tenant, User
 from app.services import audit
+from app.services.lists.columns import ColumnChoice
 from app.services.lists.filters import Filters
 from app.services.workspaces import store as workspace_store
 
@@ -53,23 +54,31 @@ def find_views() -> Any:
     own, tab = SavedView.user_id == ASKING.id, value("tab", Text)
     return (
         select(
-            Tenant.settings, SavedView.id, SavedView.tab, SavedView.name, SavedView.query, SavedView.shared,
+            Tenant.settings, ListColumns.hidden, ListColumns.keeps_same,
+            SavedView.id, SavedView.tab, SavedView.name, SavedView.query, SavedView.shared,
             and_(SavedView.is_default, own), case((own, null()), else_=func.coalesce(User.name, "someone")),
         )
         .outerjoin(SavedView, (SavedView.tenant_id == Tenant.id) & (own | SavedView.shared)
                    & (SavedView.tab == func.coalesce(tab, SavedView.tab)))
         .outerjoin(User, User.id == SavedView.user_id)
+        .outerjoin(ListColumns, (ListColumns.tenant_id == Tenant.id) & (ListColumns.user_id == ASKING.id)
+                   & (ListColumns.list == tab))
         .where(Tenant.id == ASKING.tenant_id)
         .order_by(own.desc(), func.lower(SavedView.name), SavedView.id)
     )  # fmt: skip
 
 
-def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
-    """One's own views by name, then what others share; of one tab, or of all. One query, which reads the settings
+def list_views(*, actor: Actor) -> list[ViewRow]:
+    """One's own views by name, then what others share."""
+    return load_tab(None, actor=actor)[0]
+
+
+def load_tab(tab: str | None, *, actor: Actor) -> tuple[list[ViewRow], ColumnChoice]:
+    """The views of a tab, or of all, and the columns that one chose for its list. One query, which reads the settings
     along, since a list needs them as well."""
     found = find_views(actor, tab=tab)
     workspace_store.cache_settings(found[0][0], actor=actor)
-    return [ViewRow(*row[1:]) for row in found if row[1] is not None]
+    return [ViewRow(*row[3:]) for row in found if row[3] is not None], ColumnChoice.stored(*found[0][1:3])
 
 
 def get_view(view_id: UUID, *, actor: Actor) -> ViewRow:

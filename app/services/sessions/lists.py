@@ -16,12 +16,14 @@ from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, AuditEntry, Feedback
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import audit_entry
-from app.services.feedback.lists import counted_ratings
+from app.services.feedback.lists import RECEPTIONS, counted_ratings, has_feedback
 from app.services.lists import filters as declare
 from app.services.lists.filters import YES_NO, Condition, Filters, Matches, find_matches, is_set
 from app.services.privacy import is_hidden
 
 SCAN_LIMIT = 5000
+# Whether a session has feedback is looked up for each of them.
+FEEDBACK_SCAN_LIMIT = 1000
 NONE = (0, 0, 0)
 # What is deleted at once, and what stays.
 MAX_SESSIONS = 1000
@@ -52,6 +54,10 @@ def _lasted_at_most(column: Any, seconds: float) -> Any:
     return column <= round(seconds * 1000)
 
 
+def _was_received(session_id: Any, wanted: str) -> Condition:
+    return has_feedback(wanted, Feedback.session_id == session_id)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SessionFilters(Filters):
     """One filter leads, by its index; the others filter a window of its rows, so any combination costs the same."""
@@ -69,6 +75,7 @@ class SessionFilters(Filters):
     golden: str | None = declare.choice(YES_NO, column="golden_set", compare=is_set)
     golden_set: str | None = declare.text(label="golden set")
     replay: str | None = declare.choice(YES_NO, column="eval_source", compare=is_set)
+    rating: str | None = declare.choice(RECEPTIONS, column="id", compare=_was_received, label="feedback")
     environment: str | None = declare.text(menu="environments")
     model: str | None = declare.text(menu="models")
     tag: str | None = declare.text(column="tags", compare=_has_tag, menu="tags")
@@ -108,7 +115,11 @@ class SessionFilters(Filters):
         # Whether there was an error is enough; its text would be read by the scan.
         errors = {"has_error": AgentSession.error.is_not(None)}
         scanned = {name: errors[name] if name in errors else getattr(AgentSession, name) for name in sorted(columns)}
-        return ScanWindow(scanned, lambda row: self.compare(row, names), SCAN_LIMIT)
+        return ScanWindow(scanned, lambda row: self.compare(row, names), self.scan_limit)
+
+    @property
+    def scan_limit(self) -> int:
+        return FEEDBACK_SCAN_LIMIT if self.rating else SCAN_LIMIT
 
 
 COLUMNS: tuple[Any, ...] = (
@@ -178,7 +189,7 @@ def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
     if window := filters.window:
         ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
         if goes_on and len(ids) <= MAX_SESSIONS:
-            raise Refused(f"Only the newest {SCAN_LIMIT:,} sessions were checked; narrow the list by days or agent.")
+            raise Refused(f"Only the newest {window.limit:,} sessions were checked; narrow the list by days or agent.")
     else:
         ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MAX_SESSIONS + 1)))
     if len(ids) > MAX_SESSIONS:

@@ -29,8 +29,11 @@ from app.views.feedback.summary import group_title, summarise
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.layout import saved_views
+from app.views.layout.columns import choose_columns
 from app.views.layout.shell import own_path
 
+# The filters whose values stand in the cells of a row.
+CELLS = ("rating", "source_type", "agent", "author_id", "origin", "assignee")
 DONE = {"reviewed": "Reviewed", "applied": "Applied", "dismissed": "Dismissed", "reopen": "Reopened"}
 
 
@@ -54,6 +57,8 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
         "groups": groups,
         "found": found,
         "asked": asked,
+        "columns": choose_columns("feedback", found.items),
+        "cells": CELLS,
         "volume": draw_chart(volume, asked.filters.since, asked.filters.until),
         "colleagues": asked.menus["admins"],
         "summary": summarise,
@@ -87,7 +92,7 @@ def review(feedback_id: UUID) -> Any:
     toast = Toast(refused, "error") if refused else _toast(action, found)
     back = url_for(".detail", feedback_id=feedback_id)
     group = _group_on_page(found) if wants_fragment() else None
-    more = {"group": group, "group_title": group_title, **_detail_context(found)}
+    more = {"group": group, "group_title": group_title, "only": _links(), **_detail_context(found)}
     return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **more)
 
 
@@ -99,13 +104,23 @@ def _group_on_page(row: FeedbackRow) -> FailureGroup | None:
     """What is left of the row's group as the list beside the panel shows it."""
     if row.kind != feedback_failures.KIND or row.eval_run_id is None:
         return None
-    given = dict(parse_qsl(urlsplit(request.headers.get("HX-Current-URL", "")).query))
     try:
-        filters = listing.read_listing(FeedbackFilters, given).filters
+        filters = listing.read_listing(FeedbackFilters, _list_args()).filters
     except Invalid:
         filters = FeedbackFilters()
     group = feedback_failures.group_of(row.eval_run_id, filters, actor=g.actor)
     return group or FailureGroup(row.eval_run_id)
+
+
+def _list_args() -> dict[str, str]:
+    """The query of the list beside the panel."""
+    return dict(parse_qsl(urlsplit(request.headers.get("HX-Current-URL", "")).query))
+
+
+def _links() -> dict[str, str]:
+    """The links of a row that is swapped alone."""
+    args = {name: value for name, value in _list_args().items() if name not in listing.PAGE_ARGS}
+    return listing.links_to(url_for(".index"), args, *CELLS)
 
 
 def notes() -> str | None:
@@ -260,7 +275,8 @@ def assess(feedback_id: UUID) -> Any:
 def _changed(feedback_id: UUID, template: str, toast: Toast, status: int = 200, **more: Any) -> Any:
     found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     back = url_for(".detail", feedback_id=feedback_id)
-    return swap(template, fallback=back, status=status, toasts=[toast], **{**load_sidebar(found), **more})
+    shown = {"only": _links(), **load_sidebar(found), **more}
+    return swap(template, fallback=back, status=status, toasts=[toast], **shown)
 
 
 # How much feedback came in each day

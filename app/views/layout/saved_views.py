@@ -59,8 +59,9 @@ class TabViews:
 
 
 def load_views(tab: str) -> TabViews:
-    """The views of a tab. One query."""
-    rows = saved_views.list_views(tab, actor=g.actor)
+    """The views of a tab. One query, which reads the columns of its list along."""
+    rows, choice = saved_views.load_tab(tab, actor=g.actor)
+    g.column_choices = {tab: choice}
     found = TabViews(tab, url_for(f"{tab}.index"), rows, wants_fragment())
     g.tab_opens_with_view = found.default is not None
     return found

@@ -14,13 +14,14 @@ from app.security.access import access
 from app.services.sessions import event_windows
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
-from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
+from app.services.sessions.lists import SessionFilters
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout import saved_views
+from app.views.layout.columns import choose_columns
 from app.views.layout.shell import own_path
 from app.views.sessions import bp
 from app.views.sessions.detail import read_event, read_more, read_session
@@ -45,7 +46,8 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
         "rows": found.items,
         "found": found,
         "asked": asked,
-        "looked_at": SCAN_LIMIT,
+        "columns": choose_columns("sessions", found.items),
+        "looked_at": asked.filters.scan_limit,
         **listing.pager_links(found),
     }
 
