@@ -81,6 +81,7 @@ class Settings:
         1_000_000,
         "messages a minute",
     )
+    knowledge_suites: str = setting("Python modules with knowledge suites of your own, separated by commas.")
     session_max_bytes: int = setting(
         "How many bytes of events one session may hold, from 1000000 to 999999999.",
         SESSION_BYTES,
@@ -138,6 +139,10 @@ class Settings:
     @property
     def prepares_statements(self) -> bool:
         return self.prepared_statements_text == "on"
+
+    @property
+    def suite_modules(self) -> list[str]:
+        return [name.strip() for name in self.knowledge_suites.split(",") if name.strip()]
 
     @property
     def data_dir(self) -> Path:

@@ -24,7 +24,7 @@ def therapy_plan_to_artifact(entity: Mapping[str, Any]) -> KnowledgeArtifact:
     """A plan. It rests on claims, which it names by their ids."""
     fields = entity["fields"]
     body = (fields.get("goal"), fields.get("steps"), fields.get("stop_if"))
-    claims = [f"entity:{claim}" if isinstance(claim, str) else claim for claim in fields.get("claims") or ()]
+    claims = [f"entity:{claim}" if isinstance(claim, str) else claim for claim in _items(fields.get("claims"))]
     return build_artifact(entity, body=body, evidence=claims, reviewed_by=fields.get("approved_by"))
 
 
@@ -62,7 +62,7 @@ def build_artifact(entity: Mapping[str, Any], *, body: Any, evidence: Any, revie
         kind=entity["entity_type"],
         tenant=entity.get("tenant") or "",
         fields=fields,
-        evidence_refs=tuple(_read_refs(evidence if isinstance(evidence, list | tuple) else ())),
+        evidence_refs=tuple(_read_refs(_items(evidence))),
         safety=ArtifactSafety(
             str(fields.get("safety_class") or ""),
             str(reviewed_by or ""),
@@ -72,6 +72,10 @@ def build_artifact(entity: Mapping[str, Any], *, body: Any, evidence: Any, revie
             KnowledgeSurface.parse(entity.get("surface") or ENTITY_PAGE), entity.get("name") or "", as_text(body)
         ),
     )
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _read_refs(evidence: Iterable[Any]) -> Iterator[EvidenceRef]:

@@ -102,6 +102,7 @@ ADAPTERS: dict[str, tuple[str, KnowledgeLoopDefinition, Adapter]] = {
     "pf-idea": ("pf_idea", PRODUCT, adapters.pf_idea_to_artifact),
     "pf-knowledge": ("pf_knowledge", PRODUCT, adapters.pf_knowledge_to_artifact),
 }
+OWN_TYPES = frozenset(kind for kind, _, _ in ADAPTERS.values())
 
 
 @cache

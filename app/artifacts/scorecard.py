@@ -34,11 +34,20 @@ def _describe_gaps(graded: GradedFixture) -> dict[str, Any]:
     artifact, result = graded.fixture.artifact, graded.result
     return {
         "fixture": graded.fixture.name,
+        "id": artifact.id,
         "title": artifact.render.title,
         "surface": str(artifact.render.surface),
         "score": round(result.score, 4),
         "gaps": {name: list(found) for name, found in result.gaps.items()},
+        "problem": graded.problem,
     }
+
+
+def summarise_scorecard(scorecard: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The name, state and size of each suite."""
+    return [
+        {name: one[name] for name in ("name", "passed", "fixtures", "problem_count")} for one in scorecard["suites"]
+    ]
 
 
 def write_markdown(scorecard: Mapping[str, Any]) -> str:

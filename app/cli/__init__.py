@@ -16,7 +16,7 @@ COMMANDS = {
     "key": ("app.cli.people", "Create API keys."),
     "import": ("app.cli.intake", "Import recorded sessions."),
     "feedback": ("app.cli.intake", "Give feedback."),
-    "evals": ("app.cli.eval_run", "Compare sessions and replay golden sets."),
+    "evals": ("app.cli.knowledge_evals", "Compare sessions, replay golden sets and grade knowledge."),
     "review": ("app.cli.review", "Review feedback."),
     "signin-link": ("app.cli.people", "Print a one-time sign-in link."),
 }

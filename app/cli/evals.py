@@ -23,7 +23,7 @@ MAX_DIFFERENCES = 10
 
 @click.group()
 def evals() -> None:
-    """Compare sessions and replay golden sets.
+    """Compare sessions, replay golden sets and grade knowledge.
 
     Exit codes: 0 pass, 1 regression, 2 usage, 3 configuration, 4 unreachable, 5 inconclusive, 130 stopped by
     Ctrl-C.

@@ -13,6 +13,7 @@ from app.models.evals import (
     JudgeLabel,
     Judgement,
     JudgementOverrule,
+    KnowledgeScorecard,
 )
 from app.models.feedback import (
     Feedback,

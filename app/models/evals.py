@@ -233,3 +233,16 @@ class JudgeLabel(Row):
     judge_passed: Mapped[bool]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     created_at: Mapped[write_time] = mapped_column()
+
+
+class KnowledgeScorecard(Row):
+    """What the artifact evals found at one time. `summary` has the name, state and size of each suite, for lists."""
+
+    __tablename__ = "knowledge_scorecards"
+    __table_args__ = (index("knowledge_scorecards_recent_idx", "tenant_id, created_at DESC, id DESC"),)
+
+    passed: Mapped[bool]
+    summary: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    scorecard: Mapped[json_object] = mapped_column(deferred=True)
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    created_at: Mapped[write_time] = mapped_column()

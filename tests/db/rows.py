@@ -81,6 +81,7 @@ ROWS = {
     "review_runs": "(session_id, trigger) VALUES ('{sessions}', 'manual')",
     "change_drafts": "(agent_id, base_version, before, after, session_id, created_by_agent_id, created_by)"
     " VALUES ('{agents}', 1, '{{}}', '{{\"instructions\": \"Quote the page\"}}', '{sessions}', '{agents}', '{users}')",
+    "knowledge_scorecards": "(passed, created_by) VALUES (true, '{users}')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 
