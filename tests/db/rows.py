@@ -141,7 +141,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     """Insert the table's row for a tenant, with links as `ids` says."""
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
-    keys |= {"webhook_subscriptions": "webhook_id"}
+    keys |= {"webhook_subscriptions": "webhook_id", "list_columns": "user_id"}
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
     keys |= {"eval_verdicts": "run_id", "session_receptions": "session_id", "served_prompts": "user_id"}
     keys |= {"feedback_pattern_rows": "feedback_id", "review_runs": "session_id"}
