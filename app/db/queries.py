@@ -3,7 +3,7 @@ times what PostgreSQL needs."""
 
 from collections import namedtuple
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from sqlalchemy import ARRAY, Text, Uuid, any_, bindparam
@@ -21,6 +21,7 @@ def value(name: str, kind: Any) -> Any:
     return bindparam(name, type_=kind, required=False)
 
 
+MAX_KEPT = 256
 # Who asks; and values of which a column is one.
 ASKING = Actor(value("actor_id", Uuid), value("tenant_id", Uuid), "")
 IDS = any_(value("ids", ARRAY(Uuid)))
@@ -49,3 +50,13 @@ class Query:
     def rows(self, actor: Actor, **values: Any) -> list[Any]:
         """The rows with the names of their columns."""
         return list(map(self.compiled[2], self(actor, **values)))
+
+
+def keep_queries(build: Callable[..., Any]) -> Callable[..., Query]:
+    """The query for each set of arguments, as `build` makes it. The ones that were used last are kept."""
+
+    @lru_cache(maxsize=MAX_KEPT)
+    def find(*key: Any) -> Query:
+        return Query(partial(build, *key))
+
+    return find

@@ -9,12 +9,12 @@ from sqlalchemy import Text, Uuid, any_, cast, func, select
 from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
-from app.db.paging import Page, ScanWindow, Slice, read_page
+from app.db.paging import Page, ScanWindow, Slice, Source, read_kept_page
 from app.db.queries import ASKING, NAMES, Query, value
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
 from app.services.feedback.lists import RECEPTIONS, counted_ratings, has_feedback
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters, find_matches
+from app.services.lists.filters import MATCHED, Condition, Filters, counted_matches, find_matches
 from app.services.privacy import id_of, is_hidden, name_of
 
 SCAN_LIMIT = 1000
@@ -50,36 +50,41 @@ ROW = (
 
 def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = False) -> Slice[Any]:
     """One page of the workspace's conversations, by last activity. With `own` they are the actor's, and so is the
-    feedback that is counted. At most five queries."""
-    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *filters.conditions()]
+    feedback that is counted. At most four queries."""
+    matches = find_matches("chats", filters, page) if filters.q else None
+    if matches and not matches.ids:
+        return Slice([])
+    same, values = filters.as_parameters()
+    key = same, own, matches is not None
+    found = read_kept_page(_source, key, page, actor=actor, **counted_matches(matches), **values)
+    names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
+    received = _ratings_of(names, own, actor)
+    return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], (0, 0, 0)), strict=True))))
+
+
+def _source(filters: ChatFilters, own: bool, matched: bool) -> Source:
+    where: list[Any] = [Chat.tenant_id == ASKING.tenant_id, *filters.conditions()]
     if own:
-        where.append(Chat.user_id == actor.id)
-    if filters.person_id:
-        where.append(~is_hidden(Chat.user_id, actor))
-    if filters.q:
-        matches = find_matches("chats", filters, page)
-        if not matches.ids:
-            return Slice([])
-        where.append(matches.are(Chat.id))
+        where.append(Chat.user_id == ASKING.id)
+    if filters.person_id is not None:
+        where.append(~is_hidden(Chat.user_id, ASKING))
+    if matched:
+        where.append(Chat.id == MATCHED)
     golden = _of_this_chat(AgentSession.golden_set, AgentSession, AgentSession.golden_set.is_not(None)).limit(1)
     statement = (
         select(
-            Chat.id, Chat.external_id, Chat.project, Chat.title, id_of(Chat.user_id, actor),
-            name_of(Chat.user_id, actor), Chat.agent_id, Agent.slug, _version(), Chat.message_count,
+            Chat.id, Chat.external_id, Chat.project, Chat.title, id_of(Chat.user_id, ASKING),
+            name_of(Chat.user_id, ASKING), Chat.agent_id, Agent.slug, _version(), Chat.message_count,
             _of_this_chat(func.count(), Message, Message.role == "user").scalar_subquery(), golden.scalar_subquery(),
             Chat.created_at, Chat.last_message_at,
         )
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
     )  # fmt: skip
-    order: dict[str, Any] = {"at": Chat.last_message_at, "id": Chat.id, "oldest_first": filters.oldest_first}
-    found = read_page(statement, page, where=where, window=_window(filters, actor), **order)
-    names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
-    received = _ratings_of(names, own, actor)
-    return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], (0, 0, 0)), strict=True))))
+    return Source(statement, Chat.last_message_at, Chat.id, where, filters.oldest_first, _window(filters))
 
 
-def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
+def _window(filters: ChatFilters) -> ScanWindow | None:
     """Filter conversations by what no index covers and by how they were received.
 
     Our own id is carried as text: compared with the feedback's opaque one only after a cast, the policy on feedback
@@ -91,7 +96,7 @@ def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
     def predicate(row: Any) -> list[Any]:
         found: list[Any] = filters.compare(row, filters.scanned)
         if filters.rating:
-            mine = Feedback.tenant_id == actor.tenant_id, Feedback.chat_id == any_(array([row.name, row.external_id]))
+            mine = Feedback.tenant_id == ASKING.tenant_id, Feedback.chat_id == any_(array([row.name, row.external_id]))
             found.append(filters.unless_excluded("rating", has_feedback(filters.rating, *mine)))
         return found
 

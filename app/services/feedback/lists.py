@@ -3,7 +3,7 @@
 Members read their own rows; the database sees to that, and the conditions repeat it so that an index serves them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ from app.services.feedback.intake import NOT_RETRACTED
 from app.services.feedback.review import decision_for_author
 from app.services.feedback.store import is_chat
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters, Matches, find_matches, parse_row_id
+from app.services.lists.filters import Condition, Filters, find_matches, parse_row_id
 from app.services.privacy import A_MEMBER, is_hidden
 
 Reviewer = aliased(User)
@@ -208,7 +208,7 @@ def select_rows(columns: dict[str, Any], *more: Any) -> Any:
     )
 
 
-def make_row(columns: dict[str, Any], values: Sequence[Any]) -> FeedbackRow:
+def make_row(columns: Iterable[str], values: Sequence[Any]) -> FeedbackRow:
     return FeedbackRow(**dict(zip(columns, values, strict=False)))
 
 
@@ -218,18 +218,18 @@ def _readable(actor: Actor, row: Any = Feedback) -> list[ColumnElement[bool]]:
 
 
 def conditions_of(
-    filters: FeedbackFilters, matches: Matches | None, *, actor: Actor, row: Any = Feedback
+    filters: FeedbackFilters, matched: Any = None, *, actor: Actor, row: Any = Feedback
 ) -> list[ColumnElement[bool]]:
-    """What the filters ask of a row, but for what no index covers."""
+    """What the filters ask of a row, but for what no index covers; and that its id is one of those `matched`."""
     where = [*_readable(actor, row), *filters.conditions(row)]
-    if filters.author_id:
+    if filters.author_id is not None:
         where.append(~is_hidden(row.created_by, actor))
     if filters.assignee:
         nobody, mine = filters.assignee == "nobody", filters.assignee == "me"
         wanted = None if nobody else actor.id if mine else UUID(filters.assignee)
         same = row.assignee_id.is_not_distinct_from(wanted) if nobody else row.assignee_id == wanted
         where.append(filters.unless_excluded("assignee", same))
-    return [*where, matches.are(row.id)] if matches else where
+    return where if matched is None else [*where, row.id == matched]
 
 
 def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[FeedbackRow]:
@@ -238,7 +238,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     matches = find_matches("feedback", filters, page) if filters.q else None
     if matches and not matches.ids:
         return Slice([])
-    where, count = conditions_of(filters, matches, actor=actor), matches.count if matches else None
+    where, count = conditions_of(filters, matches and matches.any, actor=actor), matches.count if matches else None
     order: dict[str, Any] = {"at": filters.order(), "id": Feedback.id, "oldest_first": filters.oldest_first}
     found = read_page(select_rows(columns), page, where=where, count=count, window=filters.window, **order)
     return found.map(lambda values: make_row(columns, values))

@@ -71,7 +71,7 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Fee
         matches = Matches(find_ids("feedback", filters.q))
         if not matches.ids:
             return Slice([])
-        where.append(matches.are(Feedback.id))
+        where.append(Feedback.id == matches.any)
     found = read_page(
         select(Feedback), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first
     )

@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, Slice, read_page
+from app.db.paging import Page, Slice, Source, read_kept_page
 from app.db.queries import ASKING, IDS, Query, value
 from app.errors import NotFound
 from app.learning.prompt import scope_of
@@ -28,7 +28,16 @@ from app.models import (
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services.knowledge.attribution import Attribution
 from app.services.lists import filters as declare
-from app.services.lists.filters import YES_NO, Condition, Filters, Matches, find_ids, is_type
+from app.services.lists.filters import (
+    MATCHED,
+    YES_NO,
+    Condition,
+    Filters,
+    Matches,
+    counted_matches,
+    find_ids,
+    is_type,
+)
 from app.services.privacy import name_of
 from app.text.hidden_characters import hidden_signs
 
@@ -201,16 +210,21 @@ def _select_rows() -> Any:
 
 
 def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[KnowledgeRow]:
-    """One page of knowledge, last changed first. At most three queries."""
-    where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
-    if filters.q:
-        matches = Matches(find_ids("knowledge", filters.q))
-        if not matches.ids:
-            return Slice([])
-        where.append(matches.are(SharedContext.id))
-    at, id_ = SharedContext.updated_at, SharedContext.id
-    found = read_page(_select_rows(), page, at=at, id=id_, where=where, oldest_first=filters.oldest_first)
+    """One page of knowledge, last changed first. At most two queries."""
+    matches = Matches(find_ids("knowledge", filters.q)) if filters.q else None
+    if matches and not matches.ids:
+        return Slice([])
+    same, values = filters.as_parameters()
+    key = same, matches is not None
+    found = read_kept_page(_source, key, page, actor=actor, **counted_matches(matches), **values)
     return found.map(lambda row: KnowledgeRow(*row))
+
+
+def _source(filters: KnowledgeFilters, matched: bool) -> Source:
+    where = [SharedContext.tenant_id == ASKING.tenant_id, *filters.conditions()]
+    if matched:
+        where.append(SharedContext.id == MATCHED)
+    return Source(_select_rows(), SharedContext.updated_at, SharedContext.id, where, filters.oldest_first)
 
 
 def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:

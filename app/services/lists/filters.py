@@ -9,17 +9,17 @@ out. Anything else in a query is refused with a sentence, so that a mistyped fil
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, func, literal, select
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, func, literal, select
 from sqlalchemy import text as sql
 from sqlalchemy.sql.elements import ColumnElement
 
-from app.db import db
+from app.db import db, queries
 from app.db.paging import MAX_COUNT, Page
 from app.errors import Invalid
 from app.formats.days import read_day
@@ -122,6 +122,15 @@ def is_type(column: Any, slug: str) -> Any:
     return column == select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()
 
 
+# What compares in the same way whatever the value is.
+SAME = (operator.eq, is_agent, is_type)
+
+
+@cache
+def _parameter(name: str) -> Any:
+    return bindparam(f"wanted_{name}", required=False)
+
+
 # By the slug or by the id of an agent.
 agent_slug = partial(slug, column="agent_id", compare=is_agent, label="agent", menu="agents")
 agent_id = partial(id_of_row, label="agent", offered=False)
@@ -169,6 +178,7 @@ class Filters:
         return cls(**found, excluded=frozenset(excluded & found.keys()))
 
     @classmethod
+    @cache
     def declared(cls) -> dict[str, FilterField]:
         """Return the declaration of each filter by its name."""
         return {one.name: one.metadata["filter"] for one in fields(cls) if one.metadata}
@@ -192,6 +202,14 @@ class Filters:
         """Whether the filter of this name, if it is used, leaves rows with the value in the list."""
         wanted = getattr(self, name)
         return wanted is None or (wanted == value) != (name in self.excluded)
+
+    def as_parameters(self) -> tuple[Self, dict[str, Any]]:
+        """The same filters with a parameter for each value that is only compared, without the words, and what these
+        parameters are now: filters that differ in such values share their statements."""
+        declared = self.declared()
+        open_ended = [name for name in self.chosen if declared[name].compare in SAME and not declared[name].options]
+        named = {name: _parameter(name) for name in open_ended}
+        return replace(self, q=None, **named), {named[name].key: getattr(self, name) for name in open_ended}
 
     @property
     def narrows(self) -> bool:
@@ -256,9 +274,19 @@ class Matches:
     ids: list[UUID]
     count: int | None = None
 
-    def are(self, column: Any) -> Any:
-        """The condition that a row is one of these. They are one value: a thousand take long to send and to plan."""
-        return column == any_(literal(self.ids, ARRAY(Uuid)))
+    @property
+    def any(self) -> Any:
+        """One of these ids. They are one value: a thousand take long to send and to plan."""
+        return any_(literal(self.ids, ARRAY(Uuid)))
+
+
+# The ids of the matches, in a statement that is kept.
+MATCHED = any_(queries.value("matched", ARRAY(Uuid)))
+
+
+def counted_matches(matches: Matches | None) -> dict[str, Any]:
+    """What reading a page needs to know of the rows that it is a part of."""
+    return {"matched": matches.ids, "count": matches.count} if matches else {}
 
 
 def find_matches(kind: str, filters: Filters, page: Page, *, whole: bool = False) -> Matches:

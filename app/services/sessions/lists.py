@@ -10,15 +10,24 @@ from sqlalchemy import CursorResult, any_, delete, insert, literal, select
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, ScanWindow, Slice, read_page, scan_ids
-from app.db.queries import IDS, Query
+from app.db.paging import Page, ScanWindow, Slice, Source, read_kept_page, scan_ids
+from app.db.queries import ASKING, IDS, Query
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, AuditEntry, Feedback
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import audit_entry
 from app.services.feedback.lists import RECEPTIONS, counted_ratings, has_feedback
 from app.services.lists import filters as declare
-from app.services.lists.filters import YES_NO, Condition, Filters, Matches, find_matches, is_set
+from app.services.lists.filters import (
+    MATCHED,
+    YES_NO,
+    Condition,
+    Filters,
+    Matches,
+    counted_matches,
+    find_matches,
+    is_set,
+)
 from app.services.privacy import is_hidden
 
 SCAN_LIMIT = 5000
@@ -135,36 +144,33 @@ ROW = (*(column.key for column in COLUMNS), "positive", "negative", "neutral")
 
 
 def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice[Any]:
-    """One page of the workspace's sessions. At most five queries."""
-    where, count = _indexed(filters, actor), None
-    if filters.q:
-        matches = find_matches("sessions", filters, page)
-        if not matches.ids:
-            return Slice([])
-        where.append(matches.are(AgentSession.id))
-        count = matches.count
+    """One page of the workspace's sessions. At most four queries."""
+    matches = find_matches("sessions", filters, page) if filters.q else None
+    if matches and not matches.ids:
+        return Slice([])
+    same, values = filters.as_parameters()
+    key = same, matches is not None
+    found = read_kept_page(_source, key, page, actor=actor, **counted_matches(matches), **values)
+    received = ratings_of([row[0] for row in found.items], actor=actor)
+    return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], NONE), strict=True))))
+
+
+def _source(filters: SessionFilters, matched: bool) -> Source:
+    where = _indexed(filters, ASKING)
+    if matched:
+        where.append(AgentSession.id == MATCHED)
     statement = (
         select(*COLUMNS)
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
     )
-    found = read_page(
-        statement,
-        page,
-        at=AgentSession.created_at,
-        id=AgentSession.id,
-        where=where,
-        oldest_first=filters.oldest_first,
-        count=count,
-        window=filters.window,
-    )
-    received = ratings_of([row[0] for row in found.items], actor=actor)
-    return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], NONE), strict=True))))
+    at, id_ = AgentSession.created_at, AgentSession.id
+    return Source(statement, at, id_, where, filters.oldest_first, filters.window)
 
 
 def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:
     where = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
-    return [*where, ~is_hidden(AgentSession.created_by, actor)] if filters.person_id else where
+    return [*where, ~is_hidden(AgentSession.created_by, actor)] if filters.person_id is not None else where
 
 
 @Query
@@ -185,7 +191,7 @@ def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
         matches = declare.find_ids("sessions", filters.q)
         if not matches:
             return []
-        where.append(Matches(matches).are(AgentSession.id))
+        where.append(AgentSession.id == Matches(matches).any)
     if window := filters.window:
         ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
         if goes_on and len(ids) <= MAX_SESSIONS:
