@@ -175,6 +175,7 @@ def register(app: Flask) -> None:
     app.jinja_environment = rendering.Templates
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
     app.jinja_env.globals |= {
+        "draw": rendering.draw,
         "flashed_toasts": flashed_toasts,
         "scope_options": scope_options,
         "url_for": rendering.url_for,
