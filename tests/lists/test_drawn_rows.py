@@ -64,6 +64,11 @@ def test_a_row_grows_older(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ">2 h<" in draw(row)
 
 
+def test_templates_share_their_globals(app: Flask) -> None:
+    """Else every import in a template walks all of them."""
+    assert app.jinja_env.get_template("conversations/_row.html").globals is app.jinja_env.globals
+
+
 def test_a_drawn_partial_reads_nothing_but_its_values(app: Flask) -> None:
     """What it read besides would be what the first reader saw."""
     found = 0

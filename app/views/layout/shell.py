@@ -172,7 +172,6 @@ def context() -> dict[str, Any]:
 
 def register(app: Flask) -> None:
     """Give templates what they read."""
-    app.jinja_environment = rendering.Templates
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
     app.jinja_env.globals |= {
         "draw": rendering.draw,
