@@ -29,13 +29,13 @@ def knowledge_rubric_to_criteria_dimensions(rubric: KnowledgeRubric) -> dict[str
     )
 
 
-def knowledge_result_to_rubric_score_result(result: KnowledgeResult, rubric: KnowledgeRubric) -> dict[str, Any]:
+def knowledge_result_to_rubric_score_result(result: KnowledgeResult) -> dict[str, Any]:
     """A grade as a judged rubric is stored: a rating and a reason for each dimension, and whether the whole passes."""
     marks = {
         name: {"score": _rate(found), "passed": found.passed, "reason": _explain(found)}
         for name, found in result.dimensions.items()
     }
-    return score_rubric(read_dimensions(knowledge_rubric_to_criteria_dimensions(rubric)), marks)
+    return score_rubric(read_dimensions(knowledge_rubric_to_criteria_dimensions(result.rubric)), marks)
 
 
 def _rate(found: DimensionScore) -> int:

@@ -109,10 +109,9 @@ def _concrete(name: str, value: Any) -> Iterator[Fact]:
     items = value if isinstance(value, list | tuple) and value else [value]
     for item in items:
         text = as_text(item)
-        concrete = is_filled(item) and not is_vague(text)
-        yield Fact(
-            f"{name} is concrete", concrete, f"{name}: “{text[:60]}” does not say what to do, with what or when."
-        )
+        gap = f"{name}: “{text[:60]}” does not say what to do, with what or when."
+        yield Fact(f"{name} is filled", is_filled(item), f"Fill in {name}.")
+        yield Fact(f"{name} is concrete", not is_filled(item) or not is_vague(text), gap)
 
 
 def require_safety_label(gate: ReviewGate, finalized_statuses: Collection[str], *, status: str = "status") -> Check:

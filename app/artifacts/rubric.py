@@ -69,9 +69,10 @@ class DimensionScore:
 
 @dataclass(frozen=True)
 class KnowledgeResult:
-    """The grade of one artifact."""
+    """The grade of one artifact under a rubric."""
 
     artifact: KnowledgeArtifact
+    rubric: KnowledgeRubric
     dimensions: Mapping[str, DimensionScore]
 
     @property
@@ -93,7 +94,8 @@ class KnowledgeResult:
 
 def score_knowledge_artifact(artifact: KnowledgeArtifact, rubric: KnowledgeRubric) -> KnowledgeResult:
     """Grade an artifact on every dimension of a rubric."""
-    return KnowledgeResult(artifact, {name: score_facts(check(artifact)) for name, check in rubric.checks.items()})
+    scores = {name: score_facts(check(artifact)) for name, check in rubric.checks.items()}
+    return KnowledgeResult(artifact, rubric, scores)
 
 
 def score_facts(facts: list[Fact]) -> DimensionScore:

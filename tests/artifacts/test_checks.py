@@ -127,9 +127,8 @@ def test_each_step_is_concrete() -> None:
     assert gaps(check, artifact(steps=["Walk for 10 minutes.", {"do": "Drink no coffee", "when": "after 13:00"}])) == ()
     [gap] = gaps(check, artifact(steps=["Walk for 10 minutes.", "Try to be good."]))
     assert "Try to be good." in gap
-    assert score_facts(check(artifact(steps=["Walk for 10 minutes.", "Try to be good."]))).score == 0.5
-    assert gaps(check, artifact(steps=[]))
-    assert gaps(check, artifact())
+    assert score_facts(check(artifact(steps=["Walk for 10 minutes.", "Try to be good."]))).score == 0.75
+    assert gaps(check, artifact(steps=[])) == gaps(check, artifact()) == ("Fill in steps.",)
 
 
 # Safety
@@ -215,7 +214,7 @@ def test_a_grade_has_the_shape_of_a_judged_rubric() -> None:
     for suite in load_suites():
         for fixture in suite.fixtures:
             result = score_knowledge_artifact(fixture.artifact, suite.rubric)
-            rubric = knowledge_result_to_rubric_score_result(result, suite.rubric)
+            rubric = knowledge_result_to_rubric_score_result(result)
             assert (rubric["status"], rubric["passed"]) == ("judged", result.passed)
             questions = {
                 one.name: one

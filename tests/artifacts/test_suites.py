@@ -90,10 +90,11 @@ def test_a_bad_fixture_may_fail_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", catalogue.ADAPTERS)
 def test_adapters_read_only_fields_of_the_schema(name: str) -> None:
-    kind, _, adapter = catalogue.ADAPTERS[name]
+    kind, loop, adapter = catalogue.ADAPTERS[name]
     fields = Watched({"claims": ["a"]})
     adapter({"id": "x", "entity_type": kind, "tenant": "t", "name": "N", "fields": fields})
     assert fields.read <= set(catalogue.entity_types()[kind]["fields"])
+    assert set(loop.record(kind).evidence) <= fields.read, "sources come from where the loop says they are"
 
 
 @every_suite

@@ -64,10 +64,17 @@ def test_the_shipped_suites_pass_without_a_database(
     assert [line.split()[:2] for line in only.output.splitlines()] == [["ok", "pf-idea"], ["ok", "therapy-plan"]]
 
 
-def test_wrong_use_is_told_from_failure(upshot: Callable[..., Result], tmp_path: Path) -> None:
+def test_wrong_use_is_told_from_failure(
+    upshot: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (upshot("--suite", "nope").exit_code, upshot("--suite", "workspace").exit_code) == (2, 2)
     assert upshot("--tenant", "nowhere").exit_code == 3
     assert upshot("--junit", tmp_path / "no" / "evals.xml").exit_code == 3
+    monkeypatch.setenv("UPSHOT_KNOWLEDGE_SUITES", "no.such.module")
+    refused = upshot()
+    assert (refused.exit_code, "no.such.module cannot be loaded" in refused.output) == (3, True)
+    monkeypatch.setenv("UPSHOT_DATABASE_URL", NOWHERE)
+    assert upshot("--tenant", "demo").exit_code == 4
 
 
 @pytest.mark.parametrize("suite", NAMES)

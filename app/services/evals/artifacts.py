@@ -102,7 +102,8 @@ def load_own_suite(*, actor: Actor) -> KnowledgeEvalSuite:
 
 def _as_fixture(record: Mapping[str, Any]) -> KnowledgeFixture:
     rubric, adapter = grade_with(record["entity_type"], record["tenant"])
-    return KnowledgeFixture(f"{record['entity_type']}:{record['id']}", adapter(record), rubric=rubric)
+    name = f"{record['name'][:MAX_TITLE]} ({record['entity_type']} {record['id']})"
+    return KnowledgeFixture(name, adapter(record), rubric=rubric)
 
 
 def _read_rows(actor: Actor) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from app.artifacts.model import KnowledgeSurface
 from app.artifacts.rubric import DIMENSIONS
 from app.db import transaction
 from app.db.paging import Page
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import artifacts
 from app.views.evals import bp
@@ -50,11 +51,12 @@ def _show(scorecard_id: UUID | None) -> Any:
 
 
 def _link_of(gap: dict[str, Any]) -> str | None:
-    """The page of a record of the workspace; fixtures have none."""
+    """The page of a record of the workspace. The fixtures of its suite have no ids, and no page."""
     endpoint = KnowledgeSurface.parse(gap["surface"]).name
-    if endpoint not in RECORD_ARGUMENTS or ":" not in gap["fixture"]:
+    if endpoint not in RECORD_ARGUMENTS or not parse_id(gap["id"]):
         return None
-    return url_for(endpoint, **{RECORD_ARGUMENTS[endpoint]: gap["id"]})
+    values: dict[str, Any] = {RECORD_ARGUMENTS[endpoint]: gap["id"]}
+    return url_for(endpoint, **values)
 
 
 @bp.post("/artifacts")
