@@ -31,6 +31,7 @@ PATHS = (
     "sessions?status=failed&agent=agent-3",
     "sessions?model=model-2&environment=staging",
     "sessions?tag=rare&longer=2",
+    "sessions?rating=negative",
     "sessions?q=valuation",
     "feedback",
     "feedback?status=pending&rating=negative",

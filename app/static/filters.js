@@ -164,7 +164,7 @@
     box.append(makeItem("Only", label, link, name, value), makeItem("Not", label, link, name, `-${value}`));
     box.addEventListener("toggle", (event) => { if (event.newState === "closed") box.remove(); });
     menu()?.remove();
-    document.body.append(box);
+    link.closest("[data-list]").append(box);
     box.showPopover();
     const at = link.getBoundingClientRect();
     const below = at.bottom + 4 + box.offsetHeight < innerHeight;
