@@ -158,6 +158,8 @@ def test_suggestions_follow_what_was_typed(app: Flask, workspace: Workspace, sig
     assert suggested(client, "feedback", "x neg") == ["x rating:negative "]
     assert suggested(client, "feedback", "year last 14") == ["year last 14 days "]
     assert "since Monday " in suggested(client, "feedback", "since mo")
+    assert suggested(client, "feedback", "year analyst") == ["year agent:deal-analyst "]
+    assert f'-author:"{member.name}" ' in suggested(client, "feedback", f"-{member.name.split()[0].lower()}")
     assert suggested(client, "feedback", "EBITDA") == []
     assert suggested(client, "conversations", "agent:%") == []
     assert client.get(f"{BASE}/filters/nothing/suggestions?text=a").status_code == 404

@@ -18,6 +18,9 @@ from app.services.lists import menus
 from app.services.lists.filters import SPELLED, YES_NO, FilterField, Filters
 
 MAX_SUGGESTED = 20
+# Agents and people are suggested for a word that is in their name, so many of each.
+BY_NAME = ("agents", "people")
+MAX_BY_NAME = 5
 # One part of a phrase: `agent:pe-analyst`, `-author:"Sam Okafor"`, or a word; what is in quotes stays together.
 PART = re.compile(
     r"""\s*(?P<part>(?P<without>-?)(?P<key>[A-Za-z][A-Za-z_-]*):(?P<minus>-?)(?P<value>"[^"]*"?|\S*)(?!\S)|"[^"]*"?|\S+)""",
@@ -139,7 +142,7 @@ def _match(one: BoxFilter, value: str, offered: list[tuple[str, str]]) -> str:
 
 def suggest(kind: type[Filters], text: str, *, actor: Actor) -> list[Suggestion]:
     """What may follow, by the end of the text: values of the filter that it names, or filters, their values and spans
-    of days that begin like its last words."""
+    of days that begin like its last words, and whose name the last word is part of."""
     known = _by_key(kind)
     end = UNFINISHED.search(text)
     if end and (one := known.get(end["key"].lower())):
@@ -156,6 +159,12 @@ def suggest(kind: type[Filters], text: str, *, actor: Actor) -> list[Suggestion]
             for one in filters
             for _, label in one.options
             if label.startswith(word) and label not in YES_NO
+        ]
+        found += [
+            Suggestion(f"{minus}{one.key}:{label}", f"{head}{minus}{one.key}:{_quoted(label)} ", True)
+            for one in filters
+            if one.field.menu in BY_NAME
+            for _, label in menus.find_values(one.field.menu, word, actor=actor, most=MAX_BY_NAME)
         ]
     return [*([] if minus else _suggest_spans(text)), *found][:MAX_SUGGESTED]
 
