@@ -144,6 +144,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     keys |= {"webhook_subscriptions": "webhook_id", "list_columns": "user_id"}
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
     keys |= {"eval_verdicts": "run_id", "session_receptions": "session_id", "served_prompts": "user_id"}
+    keys |= {"list_columns": "user_id"}
     keys |= {"feedback_pattern_rows": "feedback_id", "review_runs": "session_id"}
     key = keys.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"

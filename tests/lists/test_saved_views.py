@@ -50,7 +50,7 @@ def test_what_cannot_be_saved_is_refused_with_a_reason(workspace: Any) -> None:
             ("Mine", "colour=red", "feedback", "query"),
             ("Mine", "status=pending", "sessions-of-others", "tab"),
             ("Mine", "q=" + "x" * 2000, "feedback", "query"),
-            ("Mine", "rating=negative", "sessions", "query"),
+            ("Mine", "signal=edit", "sessions", "query"),
         ):
             with pytest.raises(Invalid) as wrong:
                 save(actor, name, query, tab)

@@ -68,9 +68,9 @@ def find_views() -> Any:
     )  # fmt: skip
 
 
-def list_views(*, actor: Actor) -> list[ViewRow]:
-    """One's own views by name, then what others share."""
-    return load_tab(None, actor=actor)[0]
+def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
+    """One's own views by name, then what others share; of one tab, or of all."""
+    return load_tab(tab, actor=actor)[0]
 
 
 def load_tab(tab: str | None, *, actor: Actor) -> tuple[list[ViewRow], ColumnChoice]:
