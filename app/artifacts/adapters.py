@@ -54,8 +54,7 @@ def workspace_record_to_artifact(record: Mapping[str, Any]) -> KnowledgeArtifact
 
 
 def build_artifact(entity: Mapping[str, Any], *, body: Any, evidence: Any, reviewed_by: Any) -> KnowledgeArtifact:
-    """An artifact from the parts that adapters pick. `evidence` is a list of texts, or of objects with
-    a `source`."""
+    """An artifact from the parts that adapters pick. `evidence` is a list of texts, or of objects with a `source`."""
     fields = entity["fields"]
     return KnowledgeArtifact(
         id=str(entity["id"]),

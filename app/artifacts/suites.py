@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.artifacts.checks import RenderabilityProbe
 from app.artifacts.model import KnowledgeArtifact, KnowledgeSafetyClass
 from app.artifacts.rubric import DIMENSIONS, KnowledgeResult, KnowledgeRubric, score_knowledge_artifact
 from app.artifacts.surfaces import Resolver, probe_with, unresolved_knowledge_surfaces
@@ -83,7 +84,7 @@ def run_knowledge_eval_suite(suite: KnowledgeEvalSuite, resolvers: Mapping[str, 
     return SuiteResult(suite.name, graded, dimensions, problems)
 
 
-def _grade(fixture: KnowledgeFixture, rubric: KnowledgeRubric, probe: Any) -> GradedFixture:
+def _grade(fixture: KnowledgeFixture, rubric: KnowledgeRubric, probe: RenderabilityProbe | None) -> GradedFixture:
     result = score_knowledge_artifact(fixture.artifact, replace(rubric, probe=probe) if probe else rubric)
     return GradedFixture(fixture, result, _describe_problem(fixture, result))
 
@@ -95,8 +96,7 @@ def _describe_problem(fixture: KnowledgeFixture, result: KnowledgeResult) -> str
     if aimed and aimed not in failed:
         return f"{fixture.name} should fail {aimed}, but {'passes' if not failed else f'fails {_join(failed)}'}."
     strays = [name for name in failed if name != aimed]
-    reasons = " ".join(result.gaps[strays[0]][:1])
-    return f"{fixture.name} {'also ' if aimed else ''}fails {_join(strays)}: {reasons}"
+    return f"{fixture.name} {'also ' if aimed else ''}fails {_join(strays)}: {result.gaps[strays[0]][0]}"
 
 
 def _prove(dimension: str, graded: Sequence[GradedFixture]) -> DimensionProof:

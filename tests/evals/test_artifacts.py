@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
@@ -18,14 +19,16 @@ from app.artifacts.suites import SuiteResult, run_knowledge_eval_suite
 from app.artifacts.surfaces import resolve_knowledge_surfaces
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Unusable
-from app.models import AuditEntry, KnowledgeScorecard
+from app.models import AuditEntry, KnowledgeProof, KnowledgeScorecard, SharedContext, User
 from app.services.entities import responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
 from app.services.evals import artifacts
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.proofs import row_hash
 from app.services.knowledge.rows import NewRow
+from app.services.workspaces import people
 from tests.conftest import Workspace, soup
 
 URL = "/admin/agent-review/evals/artifacts"
@@ -54,6 +57,16 @@ def add_rule(content: str, actor: Actor, **given: Any) -> UUID:
     return knowledge_rows.add_row(NewRow(type="correction", content=content, **given), actor=actor).id
 
 
+def add_proof(row_id: UUID, actor: Actor) -> None:
+    """A proof of a row as it is now that fixed a golden and broke none."""
+    row = db.session.get_one(SharedContext, row_id)
+    about = {"row_version": row.version, "row_hash": row_hash(row), "batch_id": uuid4(), "trials": 1}
+    lists = {"agent_version_ids": [], "golden_ids": [], "golden_hashes": [], "fixed": [uuid4()], "broken": []}
+    done = {"status": "done", "completed_at": datetime.now(UTC)}
+    db.session.add(KnowledgeProof(tenant_id=actor.tenant_id, shared_context_id=row_id, **about, **lists, **done))
+    db.session.flush()
+
+
 def test_an_empty_workspace_passes(app: Flask, workspace: Workspace) -> None:
     result = grade(app, workspace)
     assert (result.passed, len(result.graded)) == (True, 9)
@@ -69,16 +82,36 @@ def test_knowledge_rows_are_graded(app: Flask, workspace: Workspace) -> None:
         )
         backed = add_rule("Quote the currency with every price above 1,000.", system, source_feedback_id=signal.id)
         alone = add_rule("Put the newest deal first in each of the 3 lists.", system)
+        given = {"source_feedback_id": signal.id}
+        proved = add_rule("Sort the 5 newest deals by size.", system, **given)
+        reworded = add_rule("Round every price to 2 digits.", system, **given)
         add_rule("Name the seller in the first of two sentences.", system)
         knowledge_rows.set_state(backed, "active", actor=admin)
-        knowledge_rows.set_state(alone, "active", actor=system)
+        for row_id in (alone, proved, reworded):
+            knowledge_rows.set_state(row_id, "active", actor=system)
+        for row_id in (proved, reworded):
+            add_proof(row_id, admin)
+        db.session.get_one(SharedContext, reworded).content = "Round every price to 3 digits."
     result = grade(app, workspace)
     assert failed(result) == {
         "Always try to do good work.": ["actionability"],
         "Put the newest deal first in each of the 3 lists.": ["source_grounding", "safety_human_gate"],
+        "Round every price to 3 digits.": ["safety_human_gate"],
     }
     assert not result.passed
-    assert len(result.graded) == 9 + 5
+    assert len(result.graded) == 9 + 7
+
+
+def test_what_someone_approved_who_left_stays_approved(app: Flask, workspace: Workspace) -> None:
+    owner, admin = workspace.actor("owner"), workspace.actor()
+    with acting(app, admin):
+        add_rule(RULE, admin)
+    with acting(app, owner):
+        people.remove_member(admin.id, actor=owner)
+    with acting(app, owner):
+        assert db.session.get(User, admin.id) is None, "nobody sees those who left"
+        own = artifacts.load_own_suite(actor=owner)
+    assert run_knowledge_eval_suite(own, None).problems == ()
 
 
 def test_records_are_graded_by_what_was_accepted(app: Flask, workspace: Workspace) -> None:

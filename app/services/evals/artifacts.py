@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased, undefer
 
 from app.actor import Actor
@@ -34,6 +34,7 @@ from app.models import (
 from app.services import audit
 from app.services.entities.store import check_definition
 from app.services.evals.golden import require_admin
+from app.services.knowledge.proofs import row_hash
 from app.services.privacy import name_of
 
 WORKSPACE = "workspace"
@@ -59,8 +60,9 @@ def load_all_suites(modules: Iterable[str] = ()) -> dict[str, KnowledgeEvalSuite
 def _load_module_suite(module: str) -> KnowledgeEvalSuite:
     try:
         suite = import_module(module).SUITE
-    except (ImportError, AttributeError) as trouble:
-        raise Unusable(f"UPSHOT_KNOWLEDGE_SUITES: {module} cannot be loaded: {trouble}.") from None
+    except Exception as trouble:
+        # Whatever the operator's code does wrong, the sentence names the module.
+        raise Unusable(f"UPSHOT_KNOWLEDGE_SUITES: {module} cannot be loaded: {trouble}.") from trouble
     if not isinstance(suite, KnowledgeEvalSuite):
         raise Unusable(f"UPSHOT_KNOWLEDGE_SUITES: SUITE of {module} is no KnowledgeEvalSuite.")
     return suite
@@ -97,102 +99,87 @@ def load_own_suite(*, actor: Actor) -> KnowledgeEvalSuite:
     queries."""
     require_admin(actor, "grades knowledge")
     suite = load_workspace_suite(str(actor.tenant_id))
-    return replace(suite, fixtures=(*suite.fixtures, *map(_as_fixture, _read_rows(actor)), *_entity_fixtures(actor)))
+    own = (_as_fixture(record, actor) for record in (*_read_rows(actor), *_read_entities(actor)))
+    return replace(suite, fixtures=(*suite.fixtures, *own))
 
 
-def _as_fixture(record: Mapping[str, Any]) -> KnowledgeFixture:
-    rubric, adapter = grade_with(record["entity_type"], record["tenant"])
-    name = f"{record['name'][:MAX_TITLE]} ({record['entity_type']} {record['id']})"
-    return KnowledgeFixture(name, adapter(record), rubric=rubric)
+def _as_fixture(record: Mapping[str, Any], actor: Actor) -> KnowledgeFixture:
+    rubric, adapter = grade_with(record["entity_type"], str(actor.tenant_id))
+    title = " ".join(record["name"].split())[:MAX_TITLE]
+    name = f"{title} ({record['entity_type']} {record['id']})"
+    return KnowledgeFixture(name, adapter({**record, "name": title}), rubric=rubric)
 
 
 def _read_rows(actor: Actor) -> Iterator[dict[str, Any]]:
     """Proposed and active knowledge rows as records. A row rests on the feedback behind it and on a person who wrote
-    it; a person approved it, or a proof that broke no golden did."""
+    it. A person approved it, or a proof of what it says now that broke no golden."""
     statement = (
-        select(
-            SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state, _signals(),
-            _person(SharedContext.created_by_user_id).label("writer"), _approver().label("approver"),
-            _proved().label("proof"),
-        )
+        select(SharedContext, _signals(), _is_person(SharedContext.created_by_user_id), _approver(), _proof_hash())
         .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("proposed", "active")))
         .order_by(SharedContext.updated_at.desc(), SharedContext.id.desc())
         .limit(MAX_RECORDS)
-    )  # fmt: skip
-    for row in db.session.execute(statement):
-        people = [f"person:{row.writer}"] if row.writer else []
+    )
+    for row, signals, by_person, approver, proof_hash in db.session.execute(statement):
+        proved = "proof" if proof_hash == row_hash(row) else ""
         yield {
             "id": row.id,
             "entity_type": "knowledge_row",
-            "tenant": str(actor.tenant_id),
-            "name": row.content[:MAX_TITLE],
+            "tenant": str(row.tenant_id),
+            "name": row.content,
             "surface": "page:knowledge.detail",
-            "evidence": [*(f"feedback:{one}" for one in row.signals or ()), *people],
-            "reviewed_by": _reviewer(row),
+            "evidence": [*(f"feedback:{one}" for one in signals or ()), *(["person:author"] if by_person else ())],
+            "reviewed_by": f"person:{approver}" if approver else proved,
             "fields": {"kind": row.type, "content": row.content, "status": row.state, "safety_class": "operational"},
         }
-
-
-def _reviewer(row: Any) -> str:
-    if row.approver:
-        return f"person:{row.approver}"
-    return f"proof:{row.proof}" if row.proof else ""
 
 
 def _signals() -> Any:
     link = SharedContextFeedback
     of_row = (link.tenant_id == SharedContext.tenant_id) & (link.shared_context_id == SharedContext.id)
-    return select(func.array_agg(link.feedback_id)).where(of_row).scalar_subquery().label("signals")
+    return select(func.array_agg(link.feedback_id)).where(of_row).scalar_subquery()
 
 
-def _person(user_id: Any) -> Any:
-    """The id of who did it, if that is a person and not Upshot itself."""
+def _is_person(user_id: Any) -> Any:
+    """Whether it is a person and not Upshot itself. A workspace no longer sees those who left, and they were people."""
     one = aliased(User)
-    return select(one.id).where(one.id == user_id, one.is_system.is_(False)).scalar_subquery()
+    return user_id.is_not(None) & ~exists().where(one.id == user_id, one.is_system)
 
 
 def _approver() -> Any:
-    """Who brought a row into use last."""
+    """The person who last brought a row into use, or changed it while it was."""
     history = SharedContextHistory
-    became = (history.after["state"].astext == "active") & (
-        func.coalesce(history.before["state"].astext, "") != "active"
-    )
-    latest = (
+    of_row = (history.tenant_id == SharedContext.tenant_id) & (history.shared_context_id == SharedContext.id)
+    return (
         select(history.user_id)
-        .where(history.tenant_id == SharedContext.tenant_id, history.shared_context_id == SharedContext.id, became)
+        .where(of_row, history.after["state"].astext == "active", _is_person(history.user_id))
         .order_by(history.version.desc())
         .limit(1)
-        .correlate(SharedContext)
         .scalar_subquery()
     )
-    return _person(latest)
 
 
-def _proved() -> Any:
-    """The newest proof of a row that fixed goldens and broke none."""
+def _proof_hash() -> Any:
+    """What a row said when it was last proved to fix goldens and break none."""
     proof = KnowledgeProof
     good = (proof.status == "done") & (func.cardinality(proof.fixed) > 0) & (func.cardinality(proof.broken) == 0)
     of_row = (proof.tenant_id == SharedContext.tenant_id) & (proof.shared_context_id == SharedContext.id)
-    return select(proof.id).where(of_row, good).order_by(proof.created_at.desc()).limit(1).scalar_subquery()
+    return select(proof.row_hash).where(of_row, good).order_by(proof.created_at.desc()).limit(1).scalar_subquery()
 
 
-def _entity_fixtures(actor: Actor) -> Iterator[KnowledgeFixture]:
+def _read_entities(actor: Actor) -> Iterator[dict[str, Any]]:
     """Records of the workspace. Those of a type that a suite knows are graded by its rubric, the others by what was
     accepted about them."""
-    own = Entity.tenant_id == actor.tenant_id
     entities = db.session.execute(
-        select(Entity.id, Entity.name, Entity.fields, EntityType.slug)
+        select(Entity.id, Entity.tenant_id, Entity.name, Entity.fields, EntityType.slug)
         .join(EntityType, EntityType.id == Entity.entity_type_id)
-        .where(own)
+        .where(Entity.tenant_id == actor.tenant_id)
         .order_by(Entity.updated_at.desc(), Entity.id.desc())
         .limit(MAX_RECORDS)
     ).all()
     accepted = _accepted_responses([row.id for row in entities], actor)
     for row in entities:
         about = {"fields": row.fields} if row.slug in OWN_TYPES else _describe_entity(row, accepted.get(row.id, ()))
-        yield _as_fixture(
-            {"id": row.id, "entity_type": row.slug, "tenant": str(actor.tenant_id), "name": row.name, **about}
-        )
+        yield {"id": row.id, "entity_type": row.slug, "tenant": str(row.tenant_id), "name": row.name, **about}
 
 
 def _describe_entity(row: Any, responses: Sequence[Any]) -> dict[str, Any]:

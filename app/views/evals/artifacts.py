@@ -11,6 +11,7 @@ from app.artifacts.model import KnowledgeSurface
 from app.artifacts.rubric import DIMENSIONS
 from app.db import transaction
 from app.db.paging import Page
+from app.errors import Unusable
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import artifacts
@@ -65,7 +66,10 @@ def run_scorecard() -> Any:
     """Grade everything now and keep the scorecard."""
     with transaction():
         own = artifacts.load_own_suite(actor=g.actor)
-    suites = artifacts.load_all_suites(current_app.config["SETTINGS"].suite_modules)
+    try:
+        suites = artifacts.load_all_suites(current_app.config["SETTINGS"].suite_modules)
+    except Unusable as trouble:
+        return leave(url_for(".show_scorecard"), Toast(str(trouble), "error"))
     resolvers = artifacts.make_resolvers(current_app.url_map.iter_rules(), suites.values())
     results = artifacts.run_suites({**suites, own.name: own}, resolvers)
     with transaction():
