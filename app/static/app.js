@@ -15,11 +15,16 @@
     if (time.dataset.local === "clock") time.textContent = clock.format(at);
   };
 
-  /* Toasts: 8 seconds, and the clock stands still while one is hovered or has the focus. ----------------------------- */
+  /* Toasts: one at a time, and an error until it was there for its time. 8 seconds, and the clock stands still while one
+     is hovered or has the focus. --------------------------------------------------------------------------------------- */
   const LASTS = 8000;
+  const isError = (toast) => Boolean(toast.querySelector(".u-state.is-fail"));
   const startToast = (toast) => {
     if (toast.dataset.started) return;
     toast.dataset.started = "1";
+    for (const other of document.querySelectorAll("[data-toast][data-started]")) {
+      if (other !== toast && (isError(toast) || !isError(other))) other.remove();
+    }
     let left = LASTS;
     let since = 0;
     let timer = 0;

@@ -89,27 +89,68 @@ const UPSHOT_KEYS = [
     "/": () => { const box = document.querySelector("[data-search]"); box?.select(); return Boolean(box); },
   };
 
+  /* What a key does where one is now. Says whether it did something. */
+  const act = (key, at, shiftKey = false) => {
+    if (key === "Enter") {
+      if (!at.matches("[data-open]")) return false;
+      upshotList.open();
+      return true;
+    }
+    const letter = key.length === 1 ? key.toLowerCase() : "";
+    return Boolean(letter && (press(letter) || (upshotList.choose(letter) && press(letter)) || acts[letter]?.({ shiftKey })));
+  };
+
+  /* Keys that are pressed while a panel loads, or while a list waits for the answer to a decision, wait: each means what
+     it would have meant on a fast server. What follows the key of a note is written into the note. */
+  const queue = [];
+  const waits = (key) => queue.length > 0 || (upshotList.isBusy() && !(upshotList.isLoading() && "jk".includes(key)))
+    || (key === "z" && upshotList.isSending());
+  /* Enter sends the note. What is pressed after it is for the next row, no longer for the note. */
+  const send = (box) => {
+    box.parentElement.querySelector("button").click();
+    if (box.form?.matches("[data-next], [data-bulk]") && box.form.checkValidity()) box.blur();
+  };
+  const write = (key, box) => {
+    if (key === "Enter" && box.matches("[data-enter]")) { send(box); return; }
+    if (key === "Backspace") { if (box.selectionStart) box.setRangeText("", box.selectionStart - 1, box.selectionEnd, "end"); }
+    else if (key.length === 1) box.setRangeText(key, box.selectionStart, box.selectionEnd, "end");
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const replay = () => {
+    while (queue.length) {
+      const at = document.activeElement ?? document.body;
+      const [key, shiftKey] = queue[0];
+      if (!typing(at) && (upshotList.isBusy() || (key.toLowerCase() === "z" && upshotList.isSending()))) return;
+      queue.shift();
+      if (typing(at) && at.setRangeText) write(key, at);
+      else act(key, at, shiftKey);
+    }
+  };
+  document.addEventListener("list:settled", replay);
+
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     const at = event.target instanceof Element ? event.target : document.body;
     if (dialog()?.open) return;
     if (event.key === "Escape") {
+      queue.length = 0;
       if (typing(at) && !at.closest("[data-menu]")) at.blur();
       else if (escape()) event.preventDefault();
       return;
     }
     if (event.key === "Enter" && !event.shiftKey && at.matches("[data-enter]")) {
       event.preventDefault();
-      at.parentElement.querySelector("button").click();
+      send(at);
       return;
     }
     if (typing(at)) return;
-    if (event.key === "Enter") {
-      if (at.matches("[data-open]")) { event.preventDefault(); upshotList.open(); }
-      return;
-    }
-    const key = event.key.length === 1 ? event.key.toLowerCase() : "";
-    if (key && (press(key) || (upshotList.choose(key) && press(key)) || acts[key]?.(event))) event.preventDefault();
+    const known = event.key.length === 1 || ["Enter", "Backspace"].includes(event.key);
+    /* A button or a link that has the focus is pressed by the browser itself. */
+    if (["Enter", " "].includes(event.key) && at.matches("a:not([data-open]), button, summary, input")) return;
+    if (known && waits(event.key.toLowerCase())) {
+      event.preventDefault();
+      queue.push([event.key, event.shiftKey]);
+    } else if (act(event.key, at, event.shiftKey)) event.preventDefault();
   });
 
   document.addEventListener("click", (event) => {

@@ -11,6 +11,7 @@
   let shownAt = here();
   let wanted = null;
   let loading = false;
+  let deciding = 0;
   let last = null;
   let ticked = null;
 
@@ -32,37 +33,101 @@
 
   const focusRow = (row) => (row?.querySelector("[data-open], [data-go]") ?? row)?.focus({ preventScroll: true });
 
+  const panelUrl = (row) => {
+    const url = new URL(row.dataset.href, location.href);
+    url.searchParams.set("panel", "1");
+    return url.pathname + url.search;
+  };
+
+  /* The panel of the next row is fetched ahead, so that it opens at once. An answer that tells so has to be told when it
+     is read: what an admin reads of a person is audited, and what nobody opened was not read. */
+  const ahead = new Map();
+  const FRESH = 30_000;
+  const fetchAhead = (row) => {
+    if (!row?.dataset.href || fresh(row)) return;
+    const headers = { "HX-Request": "true", "HX-Request-Type": "partial", "HX-Preloaded": "true", Accept: "text/html" };
+    ahead.clear();
+    ahead.set(row.id, { row, at: Date.now(), answer: fetch(panelUrl(row), { headers, mode: "same-origin" }) });
+    ahead.get(row.id).answer.catch(() => ahead.delete(row.id));
+  };
+  /* A row that was replaced meanwhile says something else by now. */
+  const fresh = (row) => {
+    const known = ahead.get(row.id);
+    return known?.row === row && Date.now() - known.at < FRESH ? known.answer : null;
+  };
+  const confirmRead = async (row, url) => {
+    const headers = { "X-CSRFToken": document.querySelector("meta[name=csrf]").content };
+    const answer = await fetch(url, { method: "POST", headers, keepalive: true }).catch(() => null);
+    if (!answer?.ok && row === openRow()) load(row, false);
+  };
+
+  /* A grey sketch of a panel that takes its time. */
+  const sketch = () => {
+    const busy = panel();
+    if (busy.getAttribute("aria-busy") !== "true") return;
+    busy.hidden = false;
+    document.getElementById("body")?.classList.add("u-with-panel");
+    const draft = document.getElementById("panel-sketch").content.cloneNode(true);
+    busy.replaceChildren(draft);
+    place();
+  };
+
   /* Fetch the row's page as a panel. One request at a time: moving fast shows the row where it stopped. */
+  const SKETCH_AFTER = 300;
+  let focusing = false;
   const load = async (row, focus) => {
     mark(row);
     row.scrollIntoView({ block: "nearest" });
     wanted = row;
+    focusing = focus;
     if (loading) return;
     loading = true;
-    panel().setAttribute("aria-busy", "true");
+    let shown = null;
     while (wanted) {
-      const url = new URL(wanted.dataset.href, location.href);
-      url.searchParams.set("panel", "1");
+      panel().setAttribute("aria-busy", "true");
+      const slow = setTimeout(sketch, SKETCH_AFTER);
+      const now = wanted;
       wanted = null;
-      await htmx.ajax("GET", url.pathname + url.search, { target: "#panel", swap: "outerHTML" });
+      const known = fresh(now);
+      const before = panel();
+      let confirm = null;
+      const read = async (url, request) => {
+        const early = await known?.catch(() => null);
+        if (!early?.ok) return fetch(url, request);
+        confirm = early.headers.get("Upshot-Confirm");
+        return early;
+      };
+      ahead.delete(now.id);
+      /* The panel is found when the answer is here: an answer to a decision may have replaced it. */
+      await htmx.ajax("GET", panelUrl(now), { target: "#panel", swap: "outerHTML target:#panel", fetch: read });
+      clearTimeout(slow);
+      if (panel() !== before) shown = now.id;
+      if (confirm && shown === now.id) confirmRead(now, confirm);
     }
     loading = false;
-    reveal(focus);
+    reveal(shown);
   };
 
-  /* Show what came, unless it was closed meanwhile or nothing came. */
-  const reveal = (focus) => {
+  /* Show what came, unless it was closed meanwhile or something else came. */
+  const reveal = (id) => {
     const shown = panel();
     shown.removeAttribute("aria-busy");
     if (!openRow() && addressed()) mark(addressed());
-    if (!openRow()) { shown.hidden = true; return; }
-    if (!shown.hasChildNodes()) { close(); return; }
+    if (!openRow()) { shown.hidden = true; settled(); return; }
+    if (openRow().id !== id) { close(); settled(); return; }
     shown.hidden = false;
     document.getElementById("body")?.classList.add("u-with-panel");
     place();
-    if (focus) shown.querySelector(".u-panel-body")?.focus({ preventScroll: true });
+    if (focusing) shown.querySelector(".u-panel-body")?.focus({ preventScroll: true });
     openRow().scrollIntoView({ block: "nearest" });
+    fetchAhead(below(openRow()));
+    settled();
   };
+  const below = (row) => rows()[rows().indexOf(row) + 1];
+
+  /* Keys wait while this is so: what they mean depends on what is shown next. */
+  const isBusy = () => loading || deciding > 0;
+  const settled = () => { if (!isBusy()) document.dispatchEvent(new CustomEvent("list:settled")); };
 
   const hide = () => {
     wanted = null;
@@ -70,6 +135,7 @@
     mark(null);
     document.getElementById("body")?.classList.remove("u-with-panel");
     if (!panel()) return;
+    ahead.clear();
     panel().hidden = true;
     panel().replaceChildren();
     if (row) focusRow(row);
@@ -178,33 +244,144 @@
     return true;
   };
 
-  /* After a decision: from the panel the next row opens, from the bar the focus is where the rows were. */
+  /* Decisions show before the server has answered: the row says what it becomes, what waits goes down, the next row
+     opens. They are sent one after the other (hx-sync), and one that fails puts back what it changed. */
+  const pending = new Map();
   const decided = new WeakMap();
-  const beside = new WeakMap();
-  document.addEventListener("htmx:before:request", (event) => {
-    const { ctx } = event.detail;
-    const form = ctx.sourceElement?.closest?.("form");
-    if (form?.matches("[data-next]")) {
-      const row = openRow() ?? form.closest("[data-row]") ?? form;
-      const all = rows();
-      const at = all.indexOf(row);
-      decided.set(ctx, row.id);
-      /* A row that goes with its decision leaves its place to the one below, or to the one above. */
-      beside.set(ctx, (all[at + 1] ?? all[at - 1])?.id);
+
+  const shift = (selector, by) => {
+    for (const place of document.querySelectorAll(selector)) {
+      const words = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+      while (words.nextNode()) {
+        const figure = words.currentNode.data.match(/\d[\d,]*(?![\d,+])/);
+        if (!figure) continue;
+        const number = Math.max(Number(figure[0].replaceAll(",", "")) + by, 0);
+        words.currentNode.data = words.currentNode.data.replace(figure[0], number.toLocaleString("en"));
+        break;
+      }
     }
-    if (form?.matches("[data-bulk]")) decided.set(ctx, rows().findIndex((row) => row.querySelector("[data-select]:checked")));
-  });
-  document.addEventListener("htmx:finally:request", (event) => {
-    const { ctx } = event.detail;
-    const place = decided.get(ctx);
-    if (place === undefined || !(ctx.response?.status < 400)) return;
+  };
+  /* What waits on the tab, in the side bar and on the page, and how many rows the list has where it shows only those. */
+  const WAITS = { feedback: "#count-feedback, #count-side, #feedback-waiting", knowledge: "#count-knowledge, #count-of-proposed" };
+  const countWaiting = (rowId, by) => shift(WAITS[rowId.split("-", 1)[0]] ?? "none", by);
+  const countList = (by) => {
+    const place = document.querySelector("[data-list] .u-filters [role=status]");
+    if (!place || !/[?&](status=pending|state=proposed)(&|$)/.test(location.search)) return;
+    shift("[data-list] .u-filters [role=status]", by);
+    place.textContent = place.textContent.replace(/^([\d,]+) (\w+?)s?$/, (_, number, word) => `${number} ${word}${number === "1" ? "" : "s"}`);
+  };
+
+  const dim = (row, word) => {
+    row.classList.add("is-decided");
+    const badge = document.createElement("span");
+    badge.className = "u-badge is-none";
+    badge.dataset.becomes = "";
+    badge.textContent = word;
+    (row.querySelector("td.u-main, .u-card-head") ?? row).prepend(badge, " ");
+  };
+  const undim = (row) => {
+    row?.classList.remove("is-decided");
+    row?.querySelector("[data-becomes]")?.remove();
+  };
+
+  const decide = (ctx, form) => {
+    const row = openRow() ?? form.closest("[data-row]") ?? form;
     const all = rows();
-    if (typeof place === "number") { if (!isOpen()) focusRow(all[Math.min(place, all.length - 1)]); return; }
-    const at = all.findIndex((row) => row.id === place);
-    const next = at >= 0 ? all[at + 1] : all.find((row) => row.id === beside.get(ctx));
+    const at = all.indexOf(row);
+    /* A row that goes with its decision leaves its place to the one below, or to the one above. */
+    const step = { row: row.id, beside: (all[at + 1] ?? all[at - 1])?.id, counted: "counted" in form.dataset };
+    decided.set(ctx, step);
+    step.dims = Boolean(form.dataset.next) && at >= 0;
+    if (step.dims) {
+      pending.set(ctx, step);
+      dim(row, form.dataset.next);
+      if (step.counted) { countWaiting(row.id, -1); countList(-1); }
+    }
+    /* What may be refused with a question, and the last row, stay until the answer is here. */
+    step.moved = step.dims && !("gated" in form.dataset) && Boolean(all[at + 1] || !isOpen());
+    if (step.moved) moveOn(step);
+    else { step.waits = true; deciding += 1; }
+  };
+
+  /* From the panel the next row opens; on the list it gets the focus. */
+  const moveOn = (step) => {
+    const all = rows();
+    const at = all.findIndex((row) => row.id === step.row);
+    const next = at >= 0 ? all[at + 1] : all.find((row) => row.id === step.beside);
     if (next && isOpen()) open(next);
     else if (!isOpen()) { focusRow(next ?? all[at]); (next ?? all[at])?.scrollIntoView({ block: "nearest" }); }
     else panel()?.querySelector(".u-panel-body")?.focus({ preventScroll: true });
+  };
+
+  const bulk = (ctx, form) => {
+    const chosen = rows().filter((row) => row.querySelector("[data-select]:checked"));
+    decided.set(ctx, { index: rows().indexOf(chosen[0]), waits: true, chosen });
+    for (const row of chosen) row.classList.add("is-decided");
+    deciding += 1;
+  };
+
+  document.addEventListener("htmx:config:request", (event) => {
+    const { ctx } = event.detail;
+    if (ctx.request.method === "GET") return;
+    const form = ctx.sourceElement?.closest?.("form");
+    if (form?.matches("[data-next]")) decide(ctx, form);
+    else if (form?.matches("[data-bulk]")) bulk(ctx, form);
+    else if (form?.matches("[data-undo]")) { decided.set(ctx, { restores: form.dataset.undo, waits: true }); deciding += 1; }
+  });
+
+  document.addEventListener("htmx:finally:request", (event) => {
+    const { ctx } = event.detail;
+    const step = decided.get(ctx);
+    if (!step) return;
+    decided.delete(ctx);
+    pending.delete(ctx);
+    if (step.waits) deciding -= 1;
+    if (ctx.response?.status < 400) done(step);
+    else undo(step, !(ctx.response?.status < 500));
+    settled();
+  });
+
+  const done = (step) => {
+    const all = rows();
+    if (step.restores !== undefined) restore(step.restores);
+    else if ("index" in step) { if (!isOpen()) focusRow(all[Math.min(step.index, all.length - 1)]); }
+    else if (!step.moved) moveOn(step);
+    /* The list was drawn anew around the row that had the focus. */
+    else if (!isOpen() && document.activeElement === document.body) focusRow(document.getElementById(last));
+  };
+  /* Where the server said how the row is now, it has put a new one in its place, and new figures. */
+  const undo = (step, broken) => {
+    for (const row of step.chosen ?? []) row.classList.remove("is-decided");
+    if (!step.dims) return;
+    const row = document.getElementById(step.row);
+    /* By now another row is open, so the message says which one it means. */
+    const line = row?.querySelector("[data-open]")?.textContent.trim().slice(0, 60);
+    if (broken) upshot.say(line ? `Not saved. Try again with ${line}.` : "Not saved. Try again.");
+    const untold = row?.matches(".is-decided");
+    undim(row);
+    if (!step.counted) return;
+    if (untold) countWaiting(step.row, 1);
+    countList(1);
+  };
+  /* Undo leads back to the row that it brought back. */
+  const restore = (id) => {
+    const row = id && document.getElementById(id);
+    if (!row?.matches("[data-list] [data-row]")) return;
+    countList(1);
+    if (isOpen()) { if (row !== openRow()) open(row); }
+    else { focusRow(row); row.scrollIntoView({ block: "nearest" }); }
+  };
+
+  document.addEventListener("htmx:before:swap", (event) => {
+    /* While a panel is loading, it is not replaced by the answer to a decision about the row before. */
+    const { ctx, tasks } = event.detail;
+    if (!loading || ctx.request.method === "GET") return;
+    for (const task of [...tasks]) if (task.target?.id === "panel") tasks.splice(tasks.indexOf(task), 1);
+  });
+  /* The server's figures do not know of decisions that are still on their way. */
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (!decided.has(event.detail.ctx)) return;
+    for (const [ctx, step] of pending) if (ctx !== event.detail.ctx && step.counted) countWaiting(step.row, -1);
   });
 
   document.addEventListener("change", (event) => {
@@ -274,5 +451,5 @@
   addEventListener("DOMContentLoaded", follow);
   if (document.readyState === "complete") follow();
 
-  window.upshotList = { walk, close, clear, toggle, isOpen, choose, current, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
+  window.upshotList = { walk, close, clear, toggle, isOpen, isBusy, isLoading: () => loading, isSending: () => pending.size > 0, choose, current, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
 })();

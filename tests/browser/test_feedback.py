@@ -55,8 +55,11 @@ def test_a_decision_opens_the_next_row(app: Flask, workspace: Workspace, visit: 
     expect(page.locator("#feedback-waiting")).to_contain_text("4 pending")
     expect(page.locator(f"#feedback-{first}").get_by_text("reviewed")).to_have_count(0)
 
+    panel_of(page, first)
+    page.keyboard.press("j")
     page.keyboard.press("d")
     expect(page.get_by_label("Why dismiss it? (optional)")).to_be_focused()
+    panel_of(page, second)
     page.keyboard.press("Escape")
     expect(page.get_by_label("Why dismiss it? (optional)")).to_be_hidden()
     page.keyboard.press("d")

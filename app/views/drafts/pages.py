@@ -104,9 +104,9 @@ def _decide(draft_id: UUID, wanted: str, note: str | None) -> bool:
 def _decision_toast(draft_id: UUID, wanted: str, reversible: bool) -> Toast:
     if not reversible:
         return Toast(DONE[wanted])
-    return Toast(
-        DONE[wanted], undo=url_for(".decide", draft_id=draft_id), target="#toasts", fields=(("status", "open"),)
-    )
+    fields = (("status", "open"),)
+    undo = url_for(".decide", draft_id=draft_id)
+    return Toast(DONE[wanted], undo=undo, target="#toasts", row=f"draft-{draft_id}", fields=fields)
 
 
 @bp.post("/<uuid:draft_id>/trial")

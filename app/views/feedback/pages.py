@@ -1,6 +1,6 @@
 """Feedback: the queue. What was said, the moment it is about, and what became of it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -71,10 +71,25 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")
 @access("admin")
 def detail(feedback_id: UUID) -> Response:
-    """Show one row with its context. Reading it is audited."""
+    """Show one row with its context. Reading it is audited; a panel that is fetched before anyone opened its row says where
+    the reading is to be confirmed."""
+    ahead = wants_fragment() and request.headers.get("HX-Preloaded") == "true"
     with transaction():
-        found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True)
-    return page("feedback/detail.html", "feedback/_panel.html", **_detail_context(found))
+        found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=not ahead)
+    answer = page("feedback/detail.html", "feedback/_panel.html", **_detail_context(found))
+    if ahead:
+        answer.headers["Upshot-Confirm"] = url_for(".confirm_read", feedback_id=feedback_id)
+    answer.vary.add("HX-Preloaded")
+    return answer
+
+
+@bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/read")
+@access("admin")
+def confirm_read(feedback_id: UUID) -> Response:
+    """A panel that was fetched ahead is read now, which is audited."""
+    with transaction():
+        feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True)
+    return Response(status=204)
 
 
 @bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/review")
@@ -134,7 +149,7 @@ def _toast(action: str, row: FeedbackRow) -> Toast:
     if action == "reopen":
         return Toast(text)
     undo = url_for(".review", feedback_id=row.id)
-    return Toast(text, undo=undo, target="#toasts", fields=(("action", "reopen"),))
+    return Toast(text, undo=undo, target="#toasts", row=f"feedback-{row.id}", fields=(("action", "reopen"),))
 
 
 # Working on feedback together: several rows at once, who takes what, comments, and what admins think of an answer
@@ -167,7 +182,7 @@ def _decide_many(action: str) -> Toast:
     note = request.form.get("done", "").strip() or None if action == "applied" else notes()
     moved = feedback_review.review(ids, action, actor=g.actor, notes=note)
     undo = () if action == "reopen" else (("action", "reopen"), ("ids", ",".join(map(str, moved))))
-    return _toast_of(DONE.get(action, "Done"), len(moved), len(ids), undo)
+    return _toast_of(DONE.get(action, "Done"), moved, len(ids), undo)
 
 
 def _assign_many(action: str) -> Toast:
@@ -178,17 +193,18 @@ def _assign_many(action: str) -> Toast:
     before = teamwork.assign(ids, taker, actor=g.actor)
     pairs = ",".join(f"{row}:{had or ''}" for row, had in before.items())
     word = "Given back" if taker is None else "Took" if taker == g.actor.id else "Assigned"
-    return _toast_of(word, len(before), len(ids), (("action", "return"), ("before", pairs)))
+    return _toast_of(word, before, len(ids), (("action", "return"), ("before", pairs)))
 
 
-def _toast_of(word: str, moved: int, asked: int, undo: tuple[tuple[str, str], ...]) -> Toast:
+def _toast_of(word: str, moved: Collection[UUID], asked: int, undo: tuple[tuple[str, str], ...]) -> Toast:
     """Name also how many rows could not move."""
-    text = f"{word} {moved} of {asked}." if moved < asked else f"{word} {moved}."
+    text = f"{word} {len(moved)} of {asked}." if len(moved) < asked else f"{word} {len(moved)}."
     if not moved:
         return Toast(text, "info")
-    if not undo or (moved > MAX_IN_COOKIE and not wants_fragment()):
+    if not undo or (len(moved) > MAX_IN_COOKIE and not wants_fragment()):
         return Toast(text)
-    return Toast(text, undo=url_for(".review_many"), target="#list", fields=(*undo, ("next", own_path())))
+    row, fields = f"feedback-{next(iter(moved))}", (*undo, ("next", own_path()))
+    return Toast(text, undo=url_for(".review_many"), target="#list", row=row, fields=fields)
 
 
 def _before() -> dict[UUID, UUID | None]:
