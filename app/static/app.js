@@ -91,6 +91,12 @@
     const plain = target.value.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase();
     follows.value = follows.dataset.made = plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
   });
+  /* What should have happened is said in fields that its tick opens. */
+  document.addEventListener("change", ({ target }) => {
+    if (!target.checked || !target.matches(".u-should [name=should]")) return;
+    const fields = target.form.querySelector(`.u-should [data-part="${CSS.escape(target.value)}"]`);
+    fields?.querySelector("input:not([type=checkbox], [type=hidden]), textarea, select")?.focus();
+  });
   document.addEventListener("submit", (event) => {
     if (event.target.matches("[data-undo]")) queueMicrotask(() => event.target.closest("[data-toast]").hidden = true);
   });

@@ -16,7 +16,7 @@
   const close = () => {
     clearTimeout(asking);
     listbox()?.remove();
-    box()?.setAttribute("aria-expanded", "false");
+    if (box()?.role === "combobox") box().setAttribute("aria-expanded", "false");
     box()?.removeAttribute("aria-activedescendant");
   };
 

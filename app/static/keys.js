@@ -97,21 +97,31 @@ const UPSHOT_KEYS = [
       return true;
     }
     const letter = key.length === 1 ? key.toLowerCase() : "";
-    return Boolean(letter && (press(letter) || (upshotList.choose(letter) && press(letter)) || acts[letter]?.({ shiftKey })));
+    const done = letter && (press(letter) || (upshotList.choose(letter) && press(letter)) || acts[letter]?.({ shiftKey }));
+    if (done || !pressing.has(letter) || !at.matches("[data-open]") || upshotList.isOpen()) return Boolean(done);
+    /* What the list has no button for may be in the panel of the row that has the focus. */
+    upshotList.open();
+    queue.push([key, shiftKey]);
+    return true;
   };
 
   /* Keys that are pressed while a panel loads, or while a list waits for the answer to a decision, wait: each means what
      it would have meant on a fast server. What follows the key of a note is written into the note. */
   const queue = [];
+  const PRESSED = "a:not([data-open]), button, summary";
   const waits = (key) => queue.length > 0 || (upshotList.isBusy() && !(upshotList.isLoading() && "jk".includes(key)))
     || (key === "z" && upshotList.isSending());
+  const submit = (box) => { box.form?.requestSubmit(); box.blur(); };
   /* Enter sends the note. What is pressed after it is for the next row, no longer for the note. */
   const send = (box) => {
+    /* In a field that adds to the form, Enter on nothing means the form. */
+    if (box.matches("input") && !box.value.trim()) { submit(box); return; }
     box.parentElement.querySelector("button").click();
     if (box.form?.matches("[data-next], [data-bulk]") && box.form.checkValidity()) box.blur();
   };
   const write = (key, box) => {
     if (key === "Enter" && box.matches("[data-enter]")) { send(box); return; }
+    if (key === "Enter" && box.matches("input")) { submit(box); return; }
     if (key === "Backspace") { if (box.selectionStart) box.setRangeText("", box.selectionStart - 1, box.selectionEnd, "end"); }
     else if (key.length === 1) box.setRangeText(key, box.selectionStart, box.selectionEnd, "end");
     box.dispatchEvent(new Event("input", { bubbles: true }));
@@ -120,9 +130,10 @@ const UPSHOT_KEYS = [
     while (queue.length) {
       const at = document.activeElement ?? document.body;
       const [key, shiftKey] = queue[0];
-      if (!typing(at) && (upshotList.isBusy() || (key.toLowerCase() === "z" && upshotList.isSending()))) return;
+      if (upshotList.isBusy() || (!typing(at) && key.toLowerCase() === "z" && upshotList.isSending())) return;
       queue.shift();
       if (typing(at) && at.setRangeText) write(key, at);
+      else if ((key === " " && at.matches("input")) || ([" ", "Enter"].includes(key) && at.matches(PRESSED))) at.click();
       else act(key, at, shiftKey);
     }
   };
@@ -138,15 +149,16 @@ const UPSHOT_KEYS = [
       else if (escape()) event.preventDefault();
       return;
     }
-    if (event.key === "Enter" && !event.shiftKey && at.matches("[data-enter]")) {
+    if (event.key === "Enter" && !event.shiftKey && at.matches("[data-enter]") && !upshotList.isBusy()) {
       event.preventDefault();
       send(at);
       return;
     }
-    if (typing(at)) return;
+    /* The field that one writes in is about to be replaced by an answer: what follows Enter is for what comes. */
+    if (typing(at) && !queue.length && !(event.key === "Enter" && at.matches("input[data-enter]"))) return;
     const known = event.key.length === 1 || ["Enter", "Backspace"].includes(event.key);
     /* A button or a link that has the focus is pressed by the browser itself. */
-    if (["Enter", " "].includes(event.key) && at.matches("a:not([data-open]), button, summary, input")) return;
+    if (["Enter", " "].includes(event.key) && at.matches(`${PRESSED}, input:not([data-enter])`)) return;
     if (known && waits(event.key.toLowerCase())) {
       event.preventDefault();
       queue.push([event.key, event.shiftKey]);

@@ -236,7 +236,7 @@
 
   /* A key of the bar, pressed while nothing is ticked, means the row one is at. */
   const choose = (key) => {
-    const bar = document.querySelector(`[data-list] .u-select [data-key="${CSS.escape(key)}"]`);
+    const bar = document.querySelector(`[data-list] .u-select [data-key="${CSS.escape(key)}"]:not([data-several])`);
     const box = current()?.querySelector("[data-select]");
     if (!bar || !box || isOpen() || count()) return false;
     tick(box, true);
@@ -277,11 +277,15 @@
     badge.className = "u-badge is-none";
     badge.dataset.becomes = "";
     badge.textContent = word;
-    (row.querySelector("td.u-main, .u-card-head") ?? row).prepend(badge, " ");
+    const now = [...row.querySelectorAll(".u-badge")].find((one) => /pending|proposed|draft/.test(one.textContent));
+    if (now) { replaced.set(badge, now); now.replaceWith(badge); }
+    else (row.querySelector("td.u-main") ?? row).prepend(badge, " ");
   };
+  const replaced = new WeakMap();
   const undim = (row) => {
     row?.classList.remove("is-decided");
-    row?.querySelector("[data-becomes]")?.remove();
+    const badge = row?.querySelector("[data-becomes]");
+    badge?.replaceWith(replaced.get(badge) ?? "");
   };
 
   const decide = (ctx, form) => {
@@ -329,6 +333,14 @@
     else if (form?.matches("[data-undo]")) { decided.set(ctx, { restores: form.dataset.undo, waits: true }); deciding += 1; }
   });
 
+  /* What was asked for in a row or its panel, such as a form, is what the next keys are for. */
+  document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+    const asked = ["click", "submit"].includes(ctx.sourceEvent?.type);
+    if (!asked || decided.has(ctx) || !ctx.sourceElement.closest("[data-row], #panel, .u-promote, .u-select")) return;
+    decided.set(ctx, { waits: true, plain: true });
+    deciding += 1;
+  });
+
   document.addEventListener("htmx:finally:request", (event) => {
     const { ctx } = event.detail;
     const step = decided.get(ctx);
@@ -343,6 +355,7 @@
 
   const done = (step) => {
     const all = rows();
+    if (step.plain) return;
     if (step.restores !== undefined) restore(step.restores);
     else if ("index" in step) { if (!isOpen()) focusRow(all[Math.min(step.index, all.length - 1)]); }
     else if (!step.moved) moveOn(step);
@@ -365,7 +378,7 @@
   };
   /* Undo leads back to the row that it brought back. */
   const restore = (id) => {
-    const row = id && document.getElementById(id);
+    const row = id ? document.getElementById(id) : null;
     if (!row?.matches("[data-list] [data-row]")) return;
     countList(1);
     if (isOpen()) { if (row !== openRow()) open(row); }

@@ -11,8 +11,8 @@ from flask import Response, flash, get_flashed_messages, make_response, redirect
 @dataclass(frozen=True)
 class Toast:
     """What happened, in a few words. `kind` is success, error or info; `undo` is the address that takes it back,
-    posted with `fields`. With `target` the answer to the undo replaces that element, without it the page reloads. `row` is
-    the id of the element of the list that the undo brings back."""
+    posted with `fields`. With `target` the answer to the undo replaces that element, without it the page reloads.
+    `row` is the id of the element of the list that the undo brings back."""
 
     text: str
     kind: str = "success"

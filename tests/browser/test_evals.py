@@ -30,7 +30,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
     expect(page.locator(f"#request-{ids[1]} [data-open]")).to_be_focused()
     page.keyboard.press("g")
     form = page.locator(f"#candidate-{ids[1]} form.u-inplace")
-    expect(form.get_by_label("Set", exact=True)).to_be_focused()
+    expect(form.get_by_label("It must mention…")).to_be_focused()
     form.get_by_label("It must mention…").check()
     expect(form.get_by_label("17", exact=True)).not_to_be_checked()
     form.get_by_label("Norrland Freight", exact=True).check()

@@ -236,6 +236,18 @@ def _replay_failures(golden_id: UUID, actor: Actor) -> list[UUID]:
     return list(db.session.scalars(pending.limit(100)))
 
 
+def find_trial(session_id: UUID, *, actor: Actor) -> Any:
+    """The set that a session is golden in, or whether it can become golden. None for a session that is gone."""
+    by_user = (SessionEvent.session_id == session_id) & (SessionEvent.event_type == "user.message")
+    asked = select(SessionEvent.id).where(SessionEvent.tenant_id == actor.tenant_id, by_user).exists()
+    plain = AgentSession.golden_set.is_(None) & AgentSession.eval_source.is_(None)
+    fits = ((AgentSession.status == "completed") & plain & asked).label("promotable")
+    wanted = select(AgentSession.golden_set, fits).where(
+        AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+    )
+    return db.session.execute(wanted).one_or_none()
+
+
 def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
     """What a promotion would keep, or a refusal. `preferred` is a better answer from feedback."""
     row = db.session.execute(

@@ -193,7 +193,9 @@ def dismiss_candidate(session_id: UUID) -> Any:
     toast = Toast(text)
     if wants_fragment() or len(moved) <= MAX_IDS_IN_COOKIE:
         fields = (("ids", ",".join(map(str, moved))), *((("all", "1"),) if request.form.get("all") == "1" else ()))
-        toast = Toast(text, undo=url_for(".undo_dismissal"), target="#candidates", row=f"request-{session_id}", fields=fields)
+        toast = Toast(
+            text, undo=url_for(".undo_dismissal"), target="#candidates", row=f"request-{session_id}", fields=fields
+        )
     return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_reload())
 
 

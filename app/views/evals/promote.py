@@ -18,9 +18,11 @@ from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
 from app.services.evals.golden import DEFAULT_SET
 from app.services.evals.promotion import Incomplete, Promotion
+from app.services.feedback import lists as feedback_lists
 from app.views.evals import bp
 from app.views.evals.expectation_form import KEPT, RIGHT, ExpectationForm, order_of
 from app.views.evals.expectations import check_recording, load_fields, place_errors
+from app.views.feedback.context import load_context, load_sidebar
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
@@ -28,6 +30,8 @@ from app.views.layout.shell import own_path
 # The fields around what should have happened, from top to bottom: the first that is wrong gets the focus.
 BEFORE, AFTER = ("confirm_incomplete", "set", "note"), ("criteria",)
 PLACES = {"criteriaSetId": "criteria"}
+# So many applied rows are drawn anew in the list behind the form.
+MAX_APPLIED = 20
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ def promote_session(session_id: UUID) -> Any:
     if button:
         return _form(session_id, form.pressed(button, session_id))
     form = form.without_blanks()
+    signals = candidates.signals_of(session_id, actor=g.actor)[:MAX_APPLIED] if wants_fragment() else []
     try:
         with transaction():
             given = replace(form.promotion(), feedback_ids=None)
@@ -149,7 +154,10 @@ def promote_session(session_id: UUID) -> Any:
         raise
     back = url_for("sessions.detail", session_id=session_id)
     toast = Toast(f"Golden in {set_name}.")
-    return swap("evals/_promoted.html", fallback=back, toasts=[toast], session_id=session_id, set_name=set_name)
+    rows = [feedback_lists.get_feedback(one, actor=g.actor) for one in signals]
+    applied = [{**load_context(row), **load_sidebar(row)} for row in rows]
+    shown = {"session_id": session_id, "set_name": set_name, "applied": applied}
+    return swap("evals/_promoted.html", fallback=back, toasts=[toast], **shown)
 
 
 @bp.post("/promote")

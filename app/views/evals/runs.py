@@ -32,7 +32,7 @@ from app.services.sessions.transcript import RecordNames
 from app.views.evals import bp
 from app.views.format import query
 from app.views.forms import parse_count
-from app.views.htmx import Toast, leave, page, vary_by_htmx, wants_fragment
+from app.views.htmx import Toast, leave, page, toast_only, vary_by_htmx, wants_fragment
 from app.views.lists import PAGE_ROWS, pager_links
 
 MAX_RUNS = 20
@@ -155,16 +155,22 @@ def _estimate(form: StartForm) -> Estimate:
 @bp.post("/runs")
 @access("admin")
 def start_run() -> Any:
-    """Start the requested runs; one leads to its page, several to the list."""
+    """Start the requested runs; one leads to its page, several to the list. From the place of a golden, its run is
+    followed there."""
     form = StartForm(request.form)
+    in_place = wants_fragment() and request.form.get("place") == "golden" and form.golden is not None
     try:
         with transaction():
             made = [eval_runs.start_run(one, actor=g.actor).id for one in form.runs()]
     except Invalid as wrong:
         return _form(form, wrong.fields, 422)
     except Refused as refusal:
+        if in_place:
+            return toast_only(Toast(refusal.detail, "error"), status=refusal.status)
         # Mostly the goldens' own agent does not run here. The form offers others.
         return _form(form, {"version": refusal.detail}, 409)
+    if in_place and form.golden:
+        return _golden_replay(form.golden, made[0])
     target = url_for(".show_run", run_id=made[0]) if len(made) == 1 else url_for(".list_runs")
     if len(made) > 1:
         flash(f"Started {len(made)} runs.", "success")
@@ -268,11 +274,26 @@ def export_run(run_id: UUID) -> Response:
 @bp.get("/runs/<uuid:run_id>/progress")
 @access("admin")
 def run_progress(run_id: UUID) -> Any:
-    """How far a run is, as a bar that follows itself until the run has ended."""
-    run, how_far = run_lists.read_progress(run_id, actor=g.actor)
+    """How far a run is, as a bar that follows itself until the run has ended; for one golden, in its place."""
     if not wants_fragment():
         return redirect(url_for(".show_run", run_id=run_id), 303)
+    golden = parse_id(request.args.get("golden", ""))
+    if golden:
+        return _golden_replay(golden, run_id)
+    run, how_far = run_lists.read_progress(run_id, actor=g.actor)
     return page("evals/_progress.html", "evals/_progress.html", run=run, progress=how_far)
+
+
+def _golden_replay(golden_id: UUID, run_id: UUID) -> Response:
+    """How far the run is, or what it came to for the golden."""
+    run, how_far = run_lists.read_progress(run_id, actor=g.actor)
+    ended: dict[str, Any] = {"line": None}
+    if not run.open:
+        lines = run_lists.golden_results(eval_results.cases_of(run_id, actor=g.actor), actor=g.actor)
+        line = next((one for one in lines if one["golden_id"] == str(golden_id)), None)
+        ended = {"line": line, "records": RecordNames((one["reason"] for one in lines), actor=g.actor)}
+    template = "evals/_golden_replay.html"
+    return page(template, template, session_id=golden_id, run=run, progress=how_far, **ended)
 
 
 @bp.post("/runs/<uuid:run_id>/cancel")

@@ -10,7 +10,7 @@ from flask import g, request
 from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
 from app.services import audit as services_audit
 from app.services.chats import store as chat_store
-from app.services.evals import golden_lists
+from app.services.evals import golden_lists, promotion
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.services.feedback.lists import FeedbackRow
@@ -47,6 +47,7 @@ def load_context(row: FeedbackRow) -> dict[str, Any]:
         "loaded": loaded,
         "replays": _replays(row),
         "actions": feedback_review.allowed_actions(row.status, actor=g.actor),
+        "trial": promotion.find_trial(row.session_id, actor=g.actor) if row.session_id else None,
     }
 
 

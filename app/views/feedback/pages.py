@@ -71,8 +71,8 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")
 @access("admin")
 def detail(feedback_id: UUID) -> Response:
-    """Show one row with its context. Reading it is audited; a panel that is fetched before anyone opened its row says where
-    the reading is to be confirmed."""
+    """Show one row with its context. Reading it is audited. A panel that is fetched before anyone opened its row says
+    where to confirm that it is read."""
     ahead = wants_fragment() and request.headers.get("HX-Preloaded") == "true"
     with transaction():
         found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=not ahead)
@@ -107,7 +107,8 @@ def review(feedback_id: UUID) -> Any:
     toast = Toast(refused, "error") if refused else _toast(action, found)
     back = url_for(".detail", feedback_id=feedback_id)
     group = _group_on_page(found) if wants_fragment() else None
-    more = {"group": group, "group_title": group_title, "only": _links(), **_detail_context(found)}
+    alone = urlsplit(request.headers.get("HX-Current-URL", "")).path == back
+    more = {"group": group, "group_title": group_title, "alone": alone, "only": _links(), **_detail_context(found)}
     return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **more)
 
 

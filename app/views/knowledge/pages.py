@@ -357,7 +357,9 @@ def decision_toast(row_id: UUID, before: str, after: str, advice: str = "", kind
     if (before, after) not in REVERSIBLE:
         return Toast(text)
     fields = (("state", before), ("reason", "Undone."), ("confirm", "1"))
-    return Toast(text, undo=url_for(".state", row_id=row_id), target="#toasts", row=f"knowledge-{row_id}", fields=fields)
+    return Toast(
+        text, undo=url_for(".state", row_id=row_id), target="#toasts", row=f"knowledge-{row_id}", fields=fields
+    )
 
 
 def show_card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | None = None) -> Response:
