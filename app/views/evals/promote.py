@@ -23,6 +23,7 @@ from app.views.evals import bp
 from app.views.evals.expectation_form import KEPT, RIGHT, ExpectationForm, order_of
 from app.views.evals.expectations import check_recording, load_fields, place_errors
 from app.views.feedback.context import load_context, load_sidebar
+from app.views.feedback.pages import row_links
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
@@ -156,7 +157,7 @@ def promote_session(session_id: UUID) -> Any:
     toast = Toast(f"Golden in {set_name}.")
     rows = [feedback_lists.get_feedback(one, actor=g.actor) for one in signals]
     applied = [{**load_context(row), **load_sidebar(row)} for row in rows]
-    shown = {"session_id": session_id, "set_name": set_name, "applied": applied}
+    shown = {"session_id": session_id, "set_name": set_name, "applied": applied, "only": row_links()}
     return swap("evals/_promoted.html", fallback=back, toasts=[toast], **shown)
 
 

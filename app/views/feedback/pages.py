@@ -108,7 +108,7 @@ def review(feedback_id: UUID) -> Any:
     back = url_for(".detail", feedback_id=feedback_id)
     group = _group_on_page(found) if wants_fragment() else None
     alone = urlsplit(request.headers.get("HX-Current-URL", "")).path == back
-    more = {"group": group, "group_title": group_title, "alone": alone, "only": _links(), **_detail_context(found)}
+    more = {"group": group, "group_title": group_title, "alone": alone, "only": row_links(), **_detail_context(found)}
     return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **more)
 
 
@@ -133,7 +133,7 @@ def _list_args() -> dict[str, str]:
     return dict(parse_qsl(urlsplit(request.headers.get("HX-Current-URL", "")).query))
 
 
-def _links() -> dict[str, str]:
+def row_links() -> dict[str, str]:
     """The links of a row that is swapped alone."""
     args = {name: value for name, value in _list_args().items() if name not in listing.PAGE_ARGS}
     return listing.links_to(url_for(".index"), args, *CELLS)
@@ -292,7 +292,7 @@ def assess(feedback_id: UUID) -> Any:
 def _changed(feedback_id: UUID, template: str, toast: Toast, status: int = 200, **more: Any) -> Any:
     found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     back = url_for(".detail", feedback_id=feedback_id)
-    shown = {"only": _links(), **load_sidebar(found), **more}
+    shown = {"only": row_links(), **load_sidebar(found), **more}
     return swap(template, fallback=back, status=status, toasts=[toast], **shown)
 
 
