@@ -201,8 +201,8 @@ def _decide_rows(wanted: str, reason: str | None) -> Toast:
     if len(before) != 1 or (back := before.pop(), wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:
         return Toast(text, "success" if moved else "info")
     fields = {"state": back, "ids": ",".join(map(str, moved)), "reason": "Undone.", "confirm": "1", "next": own_path()}
-    row = f"knowledge-{next(iter(moved))}"
-    return Toast(text, undo=url_for(".decide_many"), target="#list", row=row, fields=tuple(fields.items()))
+    first = f"knowledge-{next(iter(moved))}"
+    return Toast(text, undo=url_for(".decide_many"), target="#list", row=first, fields=tuple(fields.items()))
 
 
 @bp.get("/checks")
