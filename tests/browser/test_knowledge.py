@@ -206,3 +206,21 @@ def test_a_vague_rule_is_saved_after_a_second_look(app: Flask, workspace: Worksp
     expect(card.locator(".u-badge").first).to_have_text(re.compile("inactive"))
     card.get_by_role("button", name="Activate anyway").click()
     expect(card.locator(".u-badge").first).to_have_text(re.compile("✓ active"))
+
+
+def test_a_long_rule_takes_one_line_until_its_card_is_opened(
+    app: Flask, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    admin = workspace.actor()
+    with app.app_context(), acting_as(admin), transaction():
+        text = "Say for which period a multiple is and where it comes from. " * 12
+        row = knowledge_rows.add_row(knowledge_rows.NewRow(type="guideline", content=text.strip()), actor=admin).id
+    visitor = visit(admin)
+    page = visitor.page
+    visitor.go(f"{URL}?state=active")
+    rule = page.locator(f"#knowledge-{row} .u-rule")
+    lines = "e => Math.round(e.clientHeight / parseFloat(getComputedStyle(e).lineHeight))"
+    assert rule.evaluate(lines) == 1
+    rule.get_by_role("link").click(position={"x": 5, "y": 5})
+    expect(page.locator("#panel header")).to_be_visible()
+    assert rule.evaluate(lines) > 2

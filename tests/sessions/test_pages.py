@@ -45,9 +45,9 @@ def test_the_list_shows_what_a_run_cost(app: Flask, workspace: Workspace, sign_i
     row = soup(sign_in(workspace.actor()).get(URL)).select_one(f"#session-{filled.session}")
     words = [cell.get_text(" ", strip=True) for cell in row.select("td")]
 
-    assert words[1:9] == [
-        "✓ completed", "Compare Kestrel and Bluefin on EV/EBITDA", "deal-analyst v1", "chat", "offline", "8.0 s",
-        "7,026", "$0.0042",
+    assert words[1:10] == [
+        "✓ completed", "Compare Kestrel and Bluefin on EV/EBITDA", "deal-analyst v1", "chat", "offline",
+        "✗3 3 negative", "8.0 s", "7,026", "$0.0042",
     ]  # fmt: skip
 
 
