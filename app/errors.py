@@ -22,7 +22,7 @@ class Problem(Exception):
 class Invalid(Problem):
     """Input that does not fit. `fields` maps a field's name to the sentence that belongs under it."""
 
-    status, title = 400, "The input does not fit"
+    status, title = 400, "The input isn’t valid"
 
     def __init__(self, detail: str, fields: dict[str, str] | None = None, **extra: Any) -> None:
         super().__init__(detail, **extra)
@@ -61,9 +61,9 @@ class Refused(Problem):
 
 
 class Stale(Refused):
-    """Someone changed it first. `current` is what it says now."""
+    """Someone else changed it first. `current` is what it says now."""
 
-    title = "Someone changed it first"
+    title = "Someone else changed it first"
 
     def __init__(self, detail: str, current: Any = None) -> None:
         super().__init__(detail, current=current)
@@ -73,7 +73,7 @@ class Stale(Refused):
 class Unprocessable(Problem):
     """Well-formed, but there is nothing in it that could be worked with."""
 
-    status, title = 422, "This cannot be worked with"
+    status, title = 422, "Nothing to work with"
 
 
 class Throttled(Problem):

@@ -101,7 +101,7 @@ def _compatible_model(name: str, settings: Settings) -> Model:
     key = variable("OPENAI_API_KEY")
     if not key and urlsplit(settings.openai_base_url).hostname not in LOOPBACK:
         raise NoModel(
-            f"The model {name} at {settings.openai_base_url} needs a key; set OPENAI_API_KEY where Upshot runs."
+            f"The model {name} at {settings.openai_base_url} needs a key. Set OPENAI_API_KEY where Upshot runs."
         )
     bare = next((name.removeprefix(prefix) for prefix in OPENAI_PREFIXES if name.startswith(prefix)), name)
     # Local servers often know only the older name of the token limit.
@@ -129,7 +129,7 @@ def _hosted_model(name: str) -> Model:
             raise unknown from None
         wanted = KEY_VARIABLE.search(str(trouble))
         if wanted is not None:
-            why = f"The model {name} needs a key; set {wanted[0]} where Upshot runs and start it again."
+            why = f"The model {name} needs a key. Set {wanted[0]} where Upshot runs and start it again."
         else:
             why = redact_text(f"The model {name} cannot be used: {str(trouble)[:200].rstrip('.')}.")
         raise NoModel(why) from None

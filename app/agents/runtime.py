@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 log = logging.getLogger("upshot")
-INTERNAL_ERROR = "Something broke inside Upshot while this session ran; the server's log says what."
+INTERNAL_ERROR = "Upshot failed while this session ran. See the server log."
 Injected = Callable[[UUID, list[UUID]], None]
 
 
@@ -92,7 +92,7 @@ class Run:
             await self.cancel()
         except TimeoutError:
             seconds = work.config.limits.seconds
-            await self._fail(f"The agent did not come to an answer within {seconds} seconds, which is its limit.")
+            await self._fail(f"The agent didn’t answer within its limit of {seconds} seconds.")
         except RunFailed as failure:
             await self._fail(str(failure))
         except SessionFull:
@@ -146,7 +146,7 @@ class Run:
 
     async def _play(self, work: RunInputs, history: History, outside: RunConnections) -> RunOutcome:
         if not history.prompts:
-            raise RunFailed("Nothing was said to the agent.")
+            raise RunFailed("The session has no message for the agent.")
         if work.kind != "endpoint":
             self.tools = await outside.open_tools(self.tools, connect=self._reaches_servers())
         if self.replay is not None:

@@ -43,7 +43,7 @@ MAX_CAUSES = 4
 MAX_WAITS = 6
 MAX_WAIT_SECONDS = 120.0
 BUSY_STATUSES = (429, 503)
-INTERRUPTED = "The run was interrupted while this was under way; look whether it was done before you do it again."
+INTERRUPTED = "The run was interrupted while this was under way. Look whether it was done before you do it again."
 # The offline model reports with its answer which rules it followed.
 RULE_KEYS = ("applied_rules", "unread_rules")
 
@@ -168,7 +168,7 @@ class Turn:
     async def _ask(self, history: History) -> ModelResponse:
         made, most = self.usage.requests, self.work.config.limits.requests
         if made >= most:
-            raise RunFailed(f"The agent asked its model {made} times without coming to an answer; its limit is {most}.")
+            raise RunFailed(f"The agent asked its model {made} times without an answer. Its limit is {most}.")
         self.usage.requests += 1
         try:
             response = await request_in_turn(self.access, lambda: self._request(history))
@@ -257,7 +257,7 @@ class Turn:
         self.usage.tool_calls += len(calls)
         most = self.work.config.limits.tool_calls
         if self.usage.tool_calls > most:
-            raise RunFailed(f"The agent wanted more than {most} tool calls, which is its limit.")
+            raise RunFailed(f"The agent reached its limit of {most} tool calls.")
         interim = [NewEvent("agent.message", {"text": answer.text, "interim": True})] if answer.text.strip() else []
         for call in calls:
             name, arguments = redact_text(call.name)[:200], _bound_arguments(call.arguments)

@@ -24,7 +24,7 @@ DIMENSIONS = {
     "schema_completeness": "Are the fields filled that the record is useless without?",
     "actionability": "Does it say what to do, with what and when?",
     "safety_human_gate": "Is its risk labelled, and did a person approve it?",
-    "workspace_renderability": "Is there a page that shows it, and something to read there?",
+    "workspace_renderability": "Does a page show it, with something to read?",
     "tenant_isolation": "Does everything in it belong to one workspace?",
 }
 

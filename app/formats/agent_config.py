@@ -42,9 +42,9 @@ def tool_names(groups: Iterable[str]) -> set[str]:
 def headers_env(headers: dict[str, str]) -> dict[str, str]:
     for header, name in headers.items():
         if not HEADER.fullmatch(header):
-            raise ValueError(f"{header[:60]!r} is no header name.")
+            raise ValueError(f"{header[:60]!r} isn’t a header name.")
         if not ENV_NAME.fullmatch(name):
-            raise ValueError(f"Name a variable of the server that begins with {ENV_PREFIX}, never a value.")
+            raise ValueError(f"Enter the name of a server variable that starts with {ENV_PREFIX}.")
     return headers
 
 
@@ -57,14 +57,14 @@ Model = Annotated[
     Stripped,
     must(
         lambda name: len(name) <= 200 and name.isprintable(),
-        "Give a model such as offline, openai:gpt-5 or anthropic:claude-sonnet-4-5.",
+        "Enter a model such as offline, openai:gpt-5 or anthropic:claude-sonnet-4-5.",
     ),
 ]
 Address = Annotated[
     Stripped,
     must(
         lambda url: not url or (url.isprintable() and WEB_ADDRESS.fullmatch(url)),
-        "Give an address that begins with http:// or https://.",
+        "Enter a URL that starts with http:// or https://.",
     ),
 ]
 Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(headers_env)]
@@ -143,7 +143,7 @@ def check_config(given: dict[str, Any]) -> AgentConfig:
         wrong |= {f"{part}.{i}.name": f"There are two called {n}." for i, n in enumerate(names) if n in names[:i]}
     for part in ("http_tools", "mcp_servers"):
         addresses = [one.url for one in getattr(config, part)]
-        wrong |= {f"{part}.{i}.url": "Give its address." for i, address in enumerate(addresses) if not address}
+        wrong |= {f"{part}.{i}.url": "Enter a URL." for i, address in enumerate(addresses) if not address}
     wrong |= {place: sentence for place, sentence in _wrong_texts(config).items() if sentence}
     if wrong:
         raise Invalid.of(wrong)
@@ -156,7 +156,7 @@ def _wrong_texts(config: AgentConfig) -> dict[str, str]:
     wrong = {"instructions": describe_hidden(config.instructions)}
     for place, skill in enumerate(config.skills):
         one_line = skill.name.strip() and not re.search(r"[\r\n]", skill.name)
-        wrong[f"skills.{place}.name"] = describe_hidden(skill.name) if one_line else "Give it a name on one line."
+        wrong[f"skills.{place}.name"] = describe_hidden(skill.name) if one_line else "Enter a name on one line."
         wrong[f"skills.{place}.text"] = describe_hidden(skill.text)
     return wrong
 

@@ -8,15 +8,15 @@ from typing import Any
 from app.formats.agent_config import AgentConfig, HttpTool, McpServer, read_config
 
 # What an agent is called and what kind it is stand beside its configuration in a version since forms write them.
-PROFILE = {"kind": "Kind", "name": "Name", "slug": "Short name", "description": "Description"}
+PROFILE = {"kind": "Kind", "name": "Name", "slug": "Slug", "description": "Description"}
 LIMITS = {
-    "requests": "Questions to the model",
+    "requests": "Model requests",
     "tool_calls": "Tool calls",
     "seconds": "Seconds",
-    "output_chars": "Characters of an answer",
-    "runs": "Runs at once (0: no limit)",
+    "output_chars": "Answer length (characters)",
+    "runs": "Parallel runs (0 = no limit)",
 }
-SERVERS_MODEL = "the server's model"
+SERVERS_MODEL = "the server’s default"
 # The parts of one kind by name, each as the lines that its page shows.
 Parts = dict[str, dict[str, str]]
 
@@ -46,8 +46,8 @@ def diff_versions(before: dict[str, Any], after: dict[str, Any]) -> list[Change]
         *_diff_members("Tool groups", old.tool_groups, new.tool_groups),
         *_diff_parts("HTTP tool", _tools(old.http_tools), _tools(new.http_tools)),
         *_diff_parts("MCP server", _servers(old.mcp_servers), _servers(new.mcp_servers)),
-        *_diff("Address", old.endpoint_url, new.endpoint_url),
-        *_diff("Headers of the address", _headers(old.endpoint_headers_env), _headers(new.endpoint_headers_env)),
+        *_diff("Endpoint URL", old.endpoint_url, new.endpoint_url),
+        *_diff("Endpoint headers", _headers(old.endpoint_headers_env), _headers(new.endpoint_headers_env)),
         *_diff_limits(old, new),
     ]
 
@@ -109,7 +109,7 @@ def _tools(tools: Iterable[HttpTool]) -> Parts:
             "description": tool.description,
             "address": f"{tool.method} {tool.url}",
             "takes": json.dumps(tool.parameters, ensure_ascii=False, sort_keys=True) if tool.parameters else "",
-            "effect": "changes something" if tool.writes else "only reads",
+            "effect": "changes data" if tool.writes else "read-only",
             "headers": _headers(tool.headers_env),
         }
         for tool in tools

@@ -141,7 +141,7 @@ def read_dimensions(stored: Mapping[str, Any] | None) -> dict[str, AnyDimension]
 def name_errors(name: str) -> dict[str, str]:
     """What is wrong with a dimension's name, under its place."""
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > MAX_NAME:
-        return {"": f"Give a name of at most {MAX_NAME} characters, without spaces around it."}
+        return {"": f"Enter a name of up to {MAX_NAME} characters, without spaces around it."}
     return {}
 
 

@@ -17,9 +17,9 @@ def check_cron(text: str) -> str:
     try:
         _read_fields(fields)
     except ValueError:
-        raise ValueError("Give five fields such as `0 * * * *`: minute, hour, day, month, day of the week.") from None
+        raise ValueError("Enter five fields such as `0 * * * *`: minute, hour, day, month, weekday.") from None
     if next_after(text, datetime(2000, 1, 1, tzinfo=UTC)) is None:
-        raise ValueError("No such day ever comes. Choose another day or month.")
+        raise ValueError("That date never occurs. Choose another day or month.")
     return " ".join(fields)
 
 

@@ -23,7 +23,7 @@ def clean_name(text: str, longest: int = MAX_NAME) -> str:
     """One line that can be read, without spaces around it."""
     text = " ".join(text.split())
     if not text or len(text) > longest or not text.isprintable():
-        raise Invalid.of({"name": f"Give a name of at most {longest} characters that can be seen."})
+        raise Invalid.of({"name": f"Enter a name of up to {longest} visible characters."})
     return text
 
 
@@ -31,5 +31,5 @@ def clean_email(text: str) -> str:
     """An address in lower case. Whether it exists, only a letter could tell."""
     text = text.strip().lower()
     if not EMAIL.fullmatch(text) or not text.isprintable():
-        raise Invalid.of({"email": "Give an e-mail address such as sam@example.com."})
+        raise Invalid.of({"email": "Enter an email address such as sam@example.com."})
     return text

@@ -27,8 +27,8 @@ TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
 ARGUMENT_SENTENCES: dict[str, Callable[[Any, Schema], str]] = {
     "type": lambda kinds, _: f"Send {' or '.join(kinds)}.",
     "enum": lambda allowed, _: f"Use one of {', '.join(str(one)[:80] for one in allowed[:20])}.",
-    "required": lambda _, __: "This is needed.",
-    "additionalProperties": lambda _, known: f"Not known; it takes {', '.join(known) or 'nothing'}.",
+    "required": lambda _, __: "This is required.",
+    "additionalProperties": lambda _, known: f"Not known. It takes {', '.join(known) or 'nothing'}.",
     "minLength": lambda least, _: f"Send at least {least} characters.",
     "maxLength": lambda most, _: f"Send at most {most} characters.",
     "minimum": lambda least, _: f"Send {least} or more.",
@@ -137,7 +137,7 @@ def _expected_sentence(wrong: Any) -> str:
     if wrong.validator == "enum":
         return f"Use one of {', '.join(map(str, wrong.validator_value[:MAX_NAMES]))}."
     known = ", ".join(map(str, list(wrong.schema["properties"])[:MAX_NAMES]))
-    return f"It is not taken here; there is {known}." if known else "Nothing is taken here."
+    return f"Not used here. Use {known}." if known else "This takes no values."
 
 
 @cache

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ValidationError
 
 from app.errors import Invalid
 
-INVALID = "This value does not fit."
+INVALID = "This value isn’t valid."
 
 
 def field_errors(error: Any) -> dict[str, str]:
@@ -24,7 +24,7 @@ def sentence(found: Any) -> str:
     if kind in {"value_error", "assertion_error"}:
         return str(about.get("error", INVALID))
     if kind == "string_pattern_mismatch" and about["pattern"] == r"\S":
-        return "Send text with more in it than spaces."
+        return "Enter some text."
     return _SENTENCES.get(kind, INVALID).format_map(about).replace("at least 1 characters", "at least 1 character")
 
 
@@ -47,7 +47,7 @@ def must(accept: Callable[[Any], Any], refusal: str) -> AfterValidator:
 
 _SENTENCES = {
     "missing": "This is required.",
-    "extra_forbidden": "This name is not known here; leave it out.",
+    "extra_forbidden": "Unknown field. Leave it out.",
     "model_type": "Send a JSON object.",
     "model_attributes_type": "Send a JSON object.",
     "dict_type": "Send a JSON object.",
@@ -57,8 +57,8 @@ _SENTENCES = {
     "string_too_short": "Send at least {min_length} characters.",
     "string_pattern_mismatch": "Send text of the form {pattern}.",
     "literal_error": "Send one of {expected}.",
-    "uuid_type": "Give an id (a UUID).",
-    "uuid_parsing": "Give an id (a UUID).",
+    "uuid_type": "Send an ID (a UUID).",
+    "uuid_parsing": "Send an ID (a UUID).",
     "bool_type": "Send true or false.",
     "bool_parsing": "Send true or false.",
     "int_type": "Send a whole number.",

@@ -37,7 +37,7 @@ NEVER = tuple(ip_network(text) for text in ("2001::/23", "2002::/16", "192.88.99
 
 ASK_OPERATOR = "your Upshot operator can add {} to UPSHOT_OUTBOUND_ALLOW."
 NOT_READABLE = (
-    f"Give an address that begins with http:// or https://, in plain ASCII, at most {MAX_LENGTH:,} characters, without"
+    f"Enter a URL that starts with http:// or https://, in plain ASCII, at most {MAX_LENGTH:,} characters, without"
     " a user name or a #."
 )
 

@@ -37,14 +37,14 @@ def value_error(value: Any, rule: Any) -> str | None:
     if value is None:
         return None
     if kind in NUMERIC:
-        return None if _is_number(value) else "Give a number."
+        return None if _is_number(value) else "Enter a number."
     if kind == RATING:
-        return None if _is_number(value) and value in RATINGS else "Give a whole number from 1 to 5."
+        return None if _is_number(value) and value in RATINGS else "Enter a whole number from 1 to 5."
     if kind in RANKED:
         fits = isinstance(value, list) and len(value) <= MAX_RANKED and all(isinstance(item, str) for item in value)
-        return None if fits else f"Give a list of at most {MAX_RANKED} names, the best first."
+        return None if fits else f"Enter up to {MAX_RANKED} names, best first."
     if not isinstance(value, str | bool) and not _is_number(value):
-        return "Give a text."
+        return "Enter a text."
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return f"At most {MAX_TEXT:,} characters."
     options = rule.get("options") if isinstance(rule, Mapping) else None
@@ -58,9 +58,9 @@ def _entry_error(given: Mapping[str, Any]) -> str | None:
         return f"Send value, source and confidence only, not {unknown[0][:60]}."
     source, sure = given.get("source"), given.get("confidence")
     if source is not None and (not isinstance(source, str) or len(source) > MAX_SOURCE):
-        return f"Give the source as a text of at most {MAX_SOURCE:,} characters."
+        return f"Enter a source of up to {MAX_SOURCE:,} characters."
     if sure is not None and not (_is_number(sure) and 0 <= sure <= 1):
-        return "Give the confidence as a number from 0 to 1."
+        return "Enter a confidence from 0 to 1."
     return None
 
 

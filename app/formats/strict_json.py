@@ -23,7 +23,7 @@ def parse(raw: bytes, what: str = "body") -> Any:
     except UnicodeDecodeError:
         raise Invalid(f"The {what} is not UTF-8; encode it so.") from None
     if not text.strip():
-        raise Invalid(f"The {what} is empty; send a JSON object.")
+        raise Invalid(f"The {what} is empty. Send a JSON object.")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -74,16 +74,16 @@ def _walk(value: Any, *, texts: bool) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Invalid("An object has the same key twice; send each key once.")
+        raise Invalid("An object has the same key twice. Send each key once.")
     return found
 
 
 def _number(convert: Callable[[str], Any], digits: str) -> Any:
     if len(digits) > MAX_DIGITS:
-        raise Invalid(f"A number has more than {MAX_DIGITS} digits; send it as text.")
+        raise Invalid(f"A number has more than {MAX_DIGITS} digits. Send it as text.")
     number = convert(digits)
     if not isfinite(number):
-        raise Invalid("A number is too large; send at most 1.7e308.")
+        raise Invalid("A number is too large. Send at most 1.7e308.")
     return number
 
 
@@ -92,7 +92,7 @@ def _constant(_name: str) -> Any:
 
 
 def _too_deep() -> Invalid:
-    return Invalid(f"The body is nested more than {MAX_DEPTH} levels deep; send it flatter.")
+    return Invalid(f"The body is nested more than {MAX_DEPTH} levels deep. Send it flatter.")
 
 
 _DECODER = json.JSONDecoder(

@@ -17,8 +17,7 @@ ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,25
 
 
 JUDGE_MODEL = (
-    "Give a model such as openai:gpt-5 or anthropic:claude-sonnet-4-5, or nothing for the server's default. The offline"
-    " model cannot judge."
+    "Enter a model such as openai:gpt-5, or leave empty for the server’s default. The offline model can’t judge."
 )
 
 
@@ -33,7 +32,7 @@ def origin(text: str) -> str:
     text = text.strip().lower().removesuffix("/")
     found = ORIGIN.fullmatch(text)
     if found is None or (found[1] is not None and not 1 <= int(found[1]) <= 65535):
-        raise ValueError(f"{text[:80]!r} is no origin; write https://app.example.com, without a path.")
+        raise ValueError(f"{text[:80]!r} isn’t an origin. Enter one such as https://app.example.com.")
     return text
 
 
@@ -62,7 +61,7 @@ class WorkspaceSettings(BaseModel):
     knowledge_gate: Literal["propose", "proved"] = "propose"
     author_private: bool = False
     timezone: Annotated[
-        str, must(lambda name: name in timezones(), "Give a time zone such as UTC or Europe/Berlin.")
+        str, must(lambda name: name in timezones(), "Enter a time zone such as UTC or Europe/Berlin.")
     ] = "UTC"
     retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
     training_consent: bool = False
@@ -100,14 +99,14 @@ def without_effect(settings: WorkspaceSettings) -> dict[str, str]:
 
 
 SENTENCES = {
-    "review_wait_days": "Give a number of days from 1 to 365.",
+    "review_wait_days": "Enter a number of days from 1 to 365.",
     "knowledge_gate": "Choose `propose` or `proved`.",
-    "retention_days": "Give a number of days from 1 to 3650, or nothing to keep everything.",
-    "context_top_n": "Give a number from 1 to 50.",
+    "retention_days": "Enter a number of days from 1 to 3650, or nothing to keep everything.",
+    "context_top_n": "Enter a number from 1 to 50.",
     "judge_model": JUDGE_MODEL,
-    "judge_concurrency": "Give a number from 1 to 100.",
-    "judge_seconds": "Give a number of seconds from 1 to 600.",
-    "judge_daily_tokens": "Give a number of tokens from 0 to 1,000,000,000.",
+    "judge_concurrency": "Enter a number from 1 to 100.",
+    "judge_seconds": "Enter a number of seconds from 1 to 600.",
+    "judge_daily_tokens": "Enter a number of tokens from 0 to 1,000,000,000.",
 }
 
 

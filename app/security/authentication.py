@@ -62,7 +62,7 @@ def check_texts() -> None:
     """Refuse NUL in forms and query strings, because PostgreSQL cannot store it. API routes check their own bodies."""
     values = [*request.args.items(multi=True), *request.form.items(multi=True)]
     if any("\x00" in name or "\x00" in value for name, value in values):
-        raise Invalid("A text in this request has a NUL character; send it without.")
+        raise Invalid("A text in this request has a NUL character. Send it without.")
 
 
 def identify(declared: Access) -> bool:
@@ -105,16 +105,16 @@ def _enter_visitor(token: str, declared: Access) -> None:
     """Sign in a visitor with a feedback token, on the few routes that take one and from the workspace's own sites only.
     Every invalid token gets the same answer."""
     if declared.also != "visitor":
-        raise Forbidden("A feedback token is for /api/v1/feedback alone; send an API key here.")
+        raise Forbidden("A feedback token is for /api/v1/feedback alone. Send an API key here.")
     visitor = feedback_tokens.read_token(current_app.config["SECRET_KEY"], token)
     found = feedback_tokens.find(visitor, g.request_id) if visitor is not None else None
     if visitor is None or found is None:
-        raise SignInNeeded("This feedback token is not valid or has run out; ask your own server for a new one.")
+        raise SignInNeeded("This feedback token is not valid or has run out. Ask your own server for a new one.")
     origin = request.headers.get("Origin")
     actor, workspace = found
     if origin is not None and origin.lower() not in workspace.origins:
         g.origin_refused = True
-        raise Forbidden("Feedback from this site is not allowed; an admin can add its origin in Settings.")
+        raise Forbidden("Feedback from this site is not allowed. An admin can add its origin in Settings.")
     g.allowed_origin, g.actor = origin, actor
     g.person = Credential(
         "visitor", visitor.key_id, actor.id, actor.tenant_id, actor.role, ["feedback"], actor.name, None,

@@ -42,4 +42,4 @@ def check_csrf(*, public: bool) -> None:
     unknown_visit = g.actor is None and not request.cookies.get(cookie_name("upshot_visit"))
     given = request.headers.get("X-CSRFToken") or request.form.get("csrf_token", "")
     if unknown_visit or not tokens.same(given, csrf_token()):
-        raise Forbidden("This form is too old. Load the page again and send it once more.")
+        raise Forbidden("This form has expired. Reload the page and try again.")

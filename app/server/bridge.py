@@ -226,11 +226,11 @@ class Exchange:
             late = self.age >= LONGEST_SECONDS and not self.streamed
             if late or not self.bridge.database_answers():
                 self.bridge.log_outage()
-                self.refuse(503, "The database is not answering", "Try again in a few seconds.")
+                self.refuse(503, "The database isn’t responding", "Try again in a few seconds.")
                 return
         if work.exception() is not None:
             log.error("a request failed", exc_info=work.exception())
-            self.refuse(500, "Something broke on our side", "Try again in a few seconds.")
+            self.refuse(500, "Something went wrong", "Try again in a few seconds.")
 
     def environ(self) -> dict[str, Any]:
         scope = self.scope

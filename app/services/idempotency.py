@@ -41,7 +41,7 @@ def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> tuple[UU
         )
     ).one()
     if found.body_hash != body_hash:
-        raise Refused("This idempotency key was used with another body; take a new key for a new request.")
+        raise Refused("This idempotency key was used with another body. Take a new key for a new request.")
     return found.id, found.status, found.answer
 
 

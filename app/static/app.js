@@ -70,7 +70,7 @@
       await navigator.clipboard.writeText(button.dataset.copy);
       say("Copied.", "success");
     } catch {
-      say("The browser did not let us copy. Select the text and copy it yourself.");
+      say("Can’t copy. Select the text and copy it yourself.");
     }
   };
 
@@ -127,7 +127,7 @@
   document.addEventListener("htmx:error", (event) => {
     /* What looks for news by itself says itself that it cannot. */
     if (event.detail.error?.name === "AbortError" || event.target.matches?.("[data-follow]")) return;
-    say("The server cannot be reached. Check the connection and try again.");
+    say("Can’t reach the server. Check your connection and try again.");
   });
 
   window.upshot = { say, closeMenus };

@@ -14,7 +14,7 @@
     group: "Feedback on this answer",
     helpful: "Helpful",
     not_helpful: "Not helpful",
-    edit: "Edit the answer",
+    edit: "Edit answer",
     regenerate: "Ask again",
     why: "What was wrong?",
     inaccurate: "Inaccurate",
@@ -27,9 +27,9 @@
     save: "Save",
     cancel: "Cancel",
     thanks: "Thank you. Your feedback was saved.",
-    gone: "Your feedback was taken back.",
+    gone: "Your feedback was removed.",
     failed: "Your feedback was not saved. Try again.",
-    expired: "Your feedback was not saved: load the page again and try once more.",
+    expired: "Your feedback was not saved. Reload the page and try again.",
   };
   const ICONS = {
     helpful: "M7 11v9H4v-9h3Zm0 0 4-7a2 2 0 0 1 2 2v4h5.5a2 2 0 0 1 2 2.3l-1 6a2 2 0 0 1-2 1.7H7",

@@ -4,13 +4,13 @@ const UPSHOT_KEYS = [
   {"title": "In a list", "keys": [
     {"keys": ["J"], "does": "Next row", "on": ["Next"]},
     {"keys": ["K"], "does": "Previous row", "on": ["Previous"]},
-    {"keys": ["↵"], "does": "Open the row"},
-    {"keys": ["X"], "does": "Select the row"},
-    {"keys": ["Shift", "X"], "does": "Select up to the row"},
+    {"keys": ["↵"], "does": "Open row"},
+    {"keys": ["X"], "does": "Select row"},
+    {"keys": ["Shift", "X"], "does": "Select rows up to here"},
     {"keys": ["/"], "does": "Search and filter"}
   ]},
   {"title": "Decide", "keys": [
-    {"keys": ["R"], "does": "Mark as reviewed", "on": ["Reviewed", "Mark"]},
+    {"keys": ["R"], "does": "Mark reviewed", "on": ["Mark"]},
     {"keys": ["D"], "does": "Dismiss, reject or deactivate", "on": ["Dismiss", "Reject", "Deactivate"]},
     {"keys": ["A"], "does": "Apply, approve or activate", "on": ["Apply", "Approve", "Activate", "Retire"]},
     {"keys": ["E"], "does": "Edit", "on": ["Edit"]},
@@ -25,24 +25,24 @@ const UPSHOT_KEYS = [
     {"keys": ["2"], "does": "Fail", "on": ["Fail"]}
   ]},
   {"title": "Feedback", "keys": [
-    {"keys": ["T"], "does": "Take it, or give it back", "on": ["Take", "Give"]},
-    {"keys": ["Q"], "does": "Assess the answer", "on": ["Assess", "Change"]},
+    {"keys": ["T"], "does": "Assign to me, or unassign", "on": ["Assign", "Unassign"]},
+    {"keys": ["Q"], "does": "Assess answer", "on": ["Assess", "Change"]},
     {"keys": ["C"], "does": "Comment", "on": ["Comment"]},
-    {"keys": ["S"], "does": "See the pattern", "on": ["See"]}
+    {"keys": ["S"], "does": "Show pattern", "on": ["Show"]}
   ]},
   {"title": "In the panel", "keys": [
-    {"keys": ["O"], "does": "Open as a page"},
-    {"keys": ["↵"], "does": "Send the note"},
+    {"keys": ["O"], "does": "Open full page"},
+    {"keys": ["↵"], "does": "Send note"},
     {"keys": ["Esc"], "does": "Close"}
   ]},
   {"title": "Anywhere", "keys": [
     {"keys": ["Ctrl", "K"], "does": "Search anything"},
     {"keys": ["?"], "does": "Show this list"},
-    {"keys": ["Esc"], "does": "Close what is open, or clear the selection"}
+    {"keys": ["Esc"], "does": "Close, or clear the selection"}
   ]}
 ];
 
-/* Keys rest while someone types. */
+/* Keys are off while a person types. */
 (() => {
   const dialog = () => document.getElementById("keys");
   const typing = (at) => at.matches("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");

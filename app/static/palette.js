@@ -47,7 +47,7 @@
     const all = options();
     choose(all[0] ?? null);
     dialog().querySelector("[data-palette-status]").textContent =
-      all.length ? `${all.length} results` : "Nothing matches";
+      all.length ? `${all.length} results` : "No matches";
   });
 
   document.addEventListener("keydown", (event) => {

@@ -112,7 +112,7 @@ def _signals(feedback_id: UUID | None) -> list[UUID]:
 
 def _check_allowed(agent: Agent, config: dict[str, Any], given: dict[str, Any], scope: ToolScope) -> None:
     if agent.is_system:
-        raise Forbidden(f"{agent.slug} belongs to the workspace; no tool changes it.")
+        raise Forbidden(f"{agent.slug} is built in. Tools can’t change it.")
     if agent.id in (scope.agent_id, scope.actor.agent_id):
         raise Forbidden("An agent does not change itself.")
     more = sorted(set(given.get("tool_groups", ())) - set(config.get("tool_groups") or ()))

@@ -162,7 +162,7 @@ def update_shared_context(arguments: UpdateSharedContext, scope: ToolScope) -> O
     if not words:
         raise Invalid("Send `content`, `context` or `active`.")
     if "content" in words and words["content"] is None:
-        raise Invalid("`content`: Say what agents should know.")
+        raise Invalid("`content`: Enter the rule or fact.")
     row = proposals.propose_edit(arguments.id, words, actor=scope.actor, session_id=scope.session_id)
     more = {} if row.id == arguments.id else {"replaces": arguments.id}
     return _answer_change(row, "edit_proposed", kind=proposals.kind_of(row), **more)

@@ -63,7 +63,7 @@ def rename() -> Any:
             people.rename_person(request.form.get("name", ""), actor=g.actor)
     except Invalid as wrong:
         return _page("name", wrong.fields, 422)
-    return leave(url_for("account.index"), "Your name is changed.")
+    return leave(url_for("account.index"), "Changed your name.")
 
 
 @bp.post("/password")
@@ -72,13 +72,13 @@ def change_password() -> Any:
     """A wrong old password counts like a failed sign-in, so that an open browser is no way to guess it."""
     new = request.form.get("new", "")
     if new != request.form.get("again", ""):
-        return _page("password", {"again": "This is not the same as the new password."}, 422)
+        return _page("password", {"again": "The passwords don’t match."}, 422)
     try:
         with password_attempt(g.person.email or str(g.actor.id), str(g.login_id)):
             people.change_password(request.form.get("old", ""), new, actor=g.actor, keep=g.login_id)
     except (Invalid, Throttled) as wrong:
         return refuse_attempt(wrong, partial(_page, "password"), "old")
-    return leave(url_for("account.index"), "Your password is changed. You are signed out everywhere else.")
+    return leave(url_for("account.index"), "Changed your password and signed you out everywhere else.")
 
 
 @bp.post("/logins/<uuid:login_id>/end")
@@ -87,7 +87,7 @@ def end_login(login_id: UUID) -> Any:
     with transaction():
         if not logins.end_login(login_id, actor=g.actor):
             raise NotFound("No such login.")
-    return leave(url_for("account.index"), "That browser is signed out.")
+    return leave(url_for("account.index"), "Signed out that browser.")
 
 
 @bp.post("/logins/end-others")
@@ -95,7 +95,7 @@ def end_login(login_id: UUID) -> Any:
 def end_others() -> Any:
     with transaction():
         ended = logins.end_everywhere(actor=g.actor, keep=g.login_id)
-    return leave(url_for("account.index"), f"Signed out in {ended} other {'place' if ended == 1 else 'places'}.")
+    return leave(url_for("account.index"), f"Signed out {ended} other browser{'' if ended == 1 else 's'}.")
 
 
 @bp.post("/memories/<uuid:memory_id>/delete")
@@ -103,7 +103,7 @@ def end_others() -> Any:
 def delete_memory(memory_id: UUID) -> Any:
     with transaction():
         memories.delete_memory(memory_id, actor=g.actor)
-    return leave(url_for("account.index") + "#h-memories", "Forgotten: agents no longer know this about you.")
+    return leave(url_for("account.index") + "#h-memories", "Deleted 1 memory.")
 
 
 @bp.post("/memories/delete")
@@ -111,6 +111,4 @@ def delete_memory(memory_id: UUID) -> Any:
 def delete_memories() -> Any:
     with transaction():
         gone = memories.delete_memories(actor=g.actor)
-    return leave(
-        url_for("account.index") + "#h-memories", f"Forgotten: {gone} {'memory' if gone == 1 else 'memories'}."
-    )
+    return leave(url_for("account.index") + "#h-memories", f"Deleted {gone} {'memory' if gone == 1 else 'memories'}.")

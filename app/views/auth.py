@@ -21,7 +21,7 @@ from app.services.workspaces.people import Invitation
 from app.views.htmx import local_path, render, vary_by_htmx
 
 DEVICE = "upshot_device"
-MISSING = {"email": "Give your e-mail address.", "password": "Give your password."}
+MISSING = {"email": "Enter your email address.", "password": "Enter your password."}
 bp = Blueprint("auth", __name__)
 
 
@@ -98,7 +98,7 @@ def use_link(token: str) -> Any:
 @access("public", also="person")
 def enter_demo() -> Any:
     if not current_app.config["DEMO"]:
-        raise NotFound("There is no demo here.")
+        raise NotFound("This server has no demo.")
     with acting_as(g.actor), transaction():
         actor, token = logins.enter_demo(**_visit())
     return sign_in_as(actor, token, local_path(request.form.get("next")))

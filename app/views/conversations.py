@@ -78,7 +78,7 @@ def flag(chat_id: UUID) -> Any:
         messages = chat_store.get_chat(g.actor, chat_id).messages
         index = next((one.message_index for one in messages if f"m-{one.message_index}" == form.at), None)
         if index is None:
-            raise Invalid("There is no such message in this conversation.", {"comment": "This message is not here."})
+            raise Invalid.at("comment", "This conversation has no such message.")
         about = {"chat_id": str(chat_id), "message_index": index}
         row = form.record(chat_id=str(chat_id), context=about)
     except Invalid as refusal:
@@ -96,7 +96,7 @@ def _load_conversation(chat_id: UUID) -> dict[str, Any]:
     given = request.values.get("after")
     after = parse_count(given) if given else -1
     if after is None:
-        raise Invalid("This place in the conversation does not exist; leave it out to begin at the first message.")
+        raise Invalid("This conversation has no such position. Leave it out to start at the first message.")
     here = [message for message in found.messages if message.message_index > after]
     shown = here[:PAGE_MESSAGES]
     behind = session_transcript.sessions_behind(chat_id, actor=g.actor)

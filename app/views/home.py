@@ -10,11 +10,11 @@ bp = Blueprint("home", __name__)
 
 # What a member may open, with the sentence that says what it is for.
 OFFERS = (
-    ("chat.index", "Chat", "Your conversations with the agents; say which answers were good and which were not."),
-    ("feedback.list_own", "Your feedback", "What you said, and what became of it."),
-    ("entities.index", "Entities", "Look at the records that the agents work on."),
-    ("tasks.index", "Tasks", "See what the agents do by themselves and what they work on now."),
-    ("account.index", "Your account", "Change your name and password, and see where you are signed in."),
+    ("chat.index", "Chat", "Talk to agents and rate their answers."),
+    ("feedback.list_own", "Your feedback", "Your ratings and edits, and what they led to."),
+    ("entities.index", "Entities", "Records your agents work on."),
+    ("tasks.index", "Tasks", "Scheduled work, current runs and recent results."),
+    ("account.index", "Your account", "Your name, password, sign-ins and agent memories."),
 )
 
 

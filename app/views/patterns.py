@@ -82,7 +82,7 @@ def _only(action: str) -> list[UUID] | None:
 
 
 def _toast(pattern_id: UUID, action: str, moved: list[UUID]) -> Toast:
-    text = f"{DONE[action]} {len(moved):,}." if moved else "Nothing was open any more."
+    text = f"{DONE[action]} {len(moved):,}." if moved else "All of it was already decided."
     if not moved or action == "reopen" or len(moved) > MAX_UNDONE:
         return Toast(text)
     fields = (("action", "reopen"), ("ids", ",".join(map(str, moved))))
@@ -97,7 +97,7 @@ def show_pattern_of(feedback_id: UUID) -> Response:
     if found is not None:
         return leave(url_for(".detail", pattern_id=found))
     feedback_lists.get_feedback(feedback_id, actor=g.actor)
-    unknown = Toast("Not in a pattern yet. The next review looks for one.", "info")
+    unknown = Toast("Not in a pattern yet. The next review groups it.", "info")
     return leave(url_for("feedback.detail", feedback_id=feedback_id), unknown)
 
 

@@ -46,7 +46,7 @@ def stop(session_id: UUID) -> Response:
     """Stop a run: at once while it waits, within seconds while it runs."""
     with transaction():
         session = session_start.stop_run(session_id, actor=g.actor)
-    return leave(url_for(".index"), "Stopped." if session.status == "cancelled" else "It stops within a few seconds.")
+    return leave(url_for(".index"), "Stopped." if session.status == "cancelled" else "Stopping within a few seconds.")
 
 
 @bp.get("/sessions")
@@ -72,7 +72,7 @@ def create_schedule() -> Any:
             task = task_schedules.create_task(_plan(), actor=g.actor)
     except Invalid as wrong:
         return _form(None, request.form, wrong.fields, 422)
-    return leave(url_for(".index"), f"{task.name} is scheduled.")
+    return leave(url_for(".index"), f"Scheduled {task.name}.")
 
 
 @bp.get("/tasks/<uuid:task_id>")
@@ -94,7 +94,7 @@ def save_schedule(task_id: UUID) -> Any:
     except Invalid as wrong:
         known, _ = task_schedules.get_task(task_id, actor=g.actor)
         return _form(known, request.form, wrong.fields, 422)
-    return leave(url_for(".show_schedule", task_id=task_id), f"{task.name} is saved.")
+    return leave(url_for(".show_schedule", task_id=task_id), f"Saved {task.name}.")
 
 
 @bp.post("/tasks/<uuid:task_id>/switch")
@@ -104,7 +104,7 @@ def switch_schedule(task_id: UUID) -> Any:
     wanted = request.form.get("enabled") == "1"
     with transaction():
         task = task_schedules.switch_task(task_id, wanted, actor=g.actor)
-    return leave(url_for(".index"), f"{task.name} is {'on' if wanted else 'off'}.")
+    return leave(url_for(".index"), f"Turned {'on' if wanted else 'off'} {task.name}.")
 
 
 @bp.post("/tasks/<uuid:task_id>/run")
@@ -113,8 +113,8 @@ def run_schedule(task_id: UUID) -> Any:
     with transaction():
         tick = task_schedules.start_task(task_id, actor=g.actor)
     if tick.eval_run_id is not None:
-        return leave(url_for("evals.show_run", run_id=tick.eval_run_id), "It runs now.")
-    return leave(url_for("sessions.own_detail", session_id=tick.session_id), "It runs now.")
+        return leave(url_for("evals.show_run", run_id=tick.eval_run_id), "Started the run.")
+    return leave(url_for("sessions.own_detail", session_id=tick.session_id), "Started the run.")
 
 
 @bp.post("/tasks/<uuid:task_id>/delete")
@@ -122,7 +122,7 @@ def run_schedule(task_id: UUID) -> Any:
 def delete_schedule(task_id: UUID) -> Any:
     with transaction():
         name = task_schedules.delete_task(task_id, actor=g.actor)
-    return leave(url_for(".index"), f"{name} is deleted. The sessions of its runs stay.")
+    return leave(url_for(".index"), f"Deleted {name}. Sessions from its runs stay.")
 
 
 @bp.get("/tasks/preview")

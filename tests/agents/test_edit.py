@@ -101,14 +101,14 @@ def test_going_back_writes_the_old_content_as_a_new_version(workspace: Any) -> N
             agent_edit.restore_version(agent_id, 1, version=1, actor=actor)
         with transaction():
             saved = agent_edit.restore_version(agent_id, 1, version=2, actor=actor)
-        assert (saved.version, saved.note) == (3, "Back to version 1")
+        assert (saved.version, saved.note) == (3, "Restored version 1")
         agent = called("deals", actor)
         assert (agent.kind, agent.name, agent.current_version) == ("builtin", "Deals", 3)
         held = versions.read_contents(agent_id, [1, 2, 3], actor=actor)
         assert held[3]["instructions"] == "Compare."
         assert held[2]["endpoint_url"] == "https://agents.example.com/run"
         assert audited(actor)[-1] == "agent.version_restored"
-        with pytest.raises(Refused, match="says the same"), transaction():
+        with pytest.raises(Refused, match="is identical to"), transaction():
             agent_edit.restore_version(agent_id, 1, version=3, actor=actor)
         with pytest.raises(NotFound), transaction():
             agent_edit.restore_version(agent_id, 9, version=3, actor=actor)
@@ -133,9 +133,9 @@ def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "place", "words"),
     [
-        ({"slug": "Not A Slug"}, "slug", "Small letters"),
+        ({"slug": "Not A Slug"}, "slug", "lowercase letters"),
         ({"kind": "robot"}, "kind", "builtin"),
-        ({"kind": "endpoint"}, "endpoint_url", "takes runs"),
+        ({"kind": "endpoint"}, "endpoint_url", "endpoint URL"),
         ({"model": "x" * 201}, "model", "offline"),
         ({"tool_groups": ["all"]}, "tool_groups", "entities-read"),
         ({"limits": {"seconds": 0}}, "limits.seconds", "Send at least 1"),
@@ -204,9 +204,9 @@ def test_of_the_workspaces_own_agent_only_words_model_and_limits_change(workspac
         assert held["tool_groups"] == before["tool_groups"]
         after = called("feedback-review-agent", actor)
         assert (after.kind, after.name, after.is_system) == ("builtin", review.name, True)
-        with pytest.raises(Refused, match="belongs to the workspace"), transaction():
+        with pytest.raises(Refused, match="is built in"), transaction():
             agent_edit.restore_version(review.id, 1, version=2, actor=actor)
-        with pytest.raises(Refused, match="belongs to the workspace"), transaction():
+        with pytest.raises(Refused, match="is built in"), transaction():
             versions.archive_agent(review.id, actor=actor)
 
 

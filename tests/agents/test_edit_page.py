@@ -111,7 +111,7 @@ def test_an_agent_with_tools_of_its_own_without_a_script(app: Flask, workspace: 
     again = form_at(client.get(f"{answer.location}/edit"))
     assert client.post(f"{answer.location}/edit", data=again).status_code == 303
     assert stored(app, workspace) == held
-    assert "Nothing was changed" in soup(client.get(answer.location)).select_one("#toasts").text
+    assert "Nothing changed" in soup(client.get(answer.location)).select_one("#toasts").text
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,8 @@ def test_a_model_without_its_key_is_saved_with_a_warning(
     assert "needs OPENAI_API_KEY" not in page
     assert "canary" not in page + client.get(f"{where}/edit").get_data(as_text=True)
     assert (
-        "no language model" in soup(client.get(make(client, slug="two", model="offline"))).select_one(".u-facts").text
+        "Not a language model"
+        in soup(client.get(make(client, slug="two", model="offline"))).select_one(".u-facts").text
     )
 
 
@@ -248,7 +249,7 @@ def test_versions_are_compared_and_one_is_made_current(
         for name, value in zip(page.select(".u-changes dt"), page.select(".u-changes dd"), strict=True)
     }
     assert told["Instructions"] == "Look first. twice."
-    assert told["Model"] == "offline → the server's model"
+    assert told["Model"] == "offline → the server’s default"
     assert told["Tool groups"] == "removed context added entities-write"
     assert told["Seconds"] == "120 → 60"
     assert "Twice is better" in page.text
@@ -259,7 +260,7 @@ def test_versions_are_compared_and_one_is_made_current(
     assert stale.status_code == 409
     assert client.post(f"{where}/versions", data=sent | {"version": "2"}).status_code == 303
     assert stored(app, workspace)["instructions"] == "Look first."
-    assert "Back to version 1" in soup(client.get(where)).select_one(".u-history").text
+    assert "Restored version 1" in soup(client.get(where)).select_one(".u-history").text
     for wrong in ("?from=9", "?to=9", "?from=1&to=77"):
         assert client.get(f"{where}/versions{wrong}").status_code == 404
 

@@ -105,7 +105,7 @@ def test_events_may_come_on_lines(outing: Outing) -> None:
         (as_json({"events": [ANSWER | {"payload": {"text": " "}}]}), "answered nothing"),
         (as_json({"events": [{"event_type": "made.up"}, ANSWER]}), "events.0.event_type: Use one of"),
         (as_json({"events": [{"event_type": "tool.call", "payload": {}}, ANSWER]}), "events.0.payload.id"),
-        (as_json({"events": [ANSWER | {"surprise": 1}]}), "events.0.surprise: This name is not known here"),
+        (as_json({"events": [ANSWER | {"surprise": 1}]}), "events.0.surprise: Unknown field"),
         (as_json({"events": [ANSWER | {"occurred_at": "now"}]}), "events.0.occurred_at"),
         (as_json({"events": ["text"]}), "events.0: Send a JSON object"),
         (as_json({"events": [{"event_type": "session.completed"}]}), "session.completed is written by Upshot"),

@@ -100,7 +100,7 @@ def test_what_cannot_be_overruled_is_refused(court: Court, given: dict[str, Any]
 
 def test_what_was_never_judged_cannot_be_overruled(court: Court) -> None:
     court.golden()
-    with pytest.raises(Refused, match="nothing to overrule"):
+    with pytest.raises(Refused, match="no judgement to overrule"):
         overrule(court, judged_run(court, answer(tone=999)), passed=True)
 
 

@@ -63,8 +63,8 @@ def test_an_agent_runs_with_only_a_model_on_loopback(outing: Outing, live: bool)
         ("status 500", 'answered with status 500: {"message": "the server has a cold"}'),
         ("status 401", 'answered with status 401: {"message": "no such key: Bearer [hidden]"}'),
         ("not json", "could not be asked: "),
-        ("hang", "did not come to an answer within 3 seconds, which is its limit"),
-        ("endless calls", "asked its model 4 times without coming to an answer; its limit is 4"),
+        ("hang", "didn’t answer within its limit of 3 seconds"),
+        ("endless calls", "asked its model 4 times without an answer. Its limit is 4"),
         ("empty", "answered nothing"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_missing_key_says_what_to_set(outing: Outing) -> None:
     outing.monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     outing.agent(model="openai:gpt-5")
     assert outing.failed("Hello") == (
-        "The model openai:gpt-5 needs a key; set OPENAI_API_KEY where Upshot runs and start it again."
+        "The model openai:gpt-5 needs a key. Set OPENAI_API_KEY where Upshot runs and start it again."
     )
     outing.agent(slug="other", model="anthropic:claude-sonnet-4-5")
     assert "set ANTHROPIC_API_KEY where Upshot runs" in outing.failed("Hello", agent="other")
@@ -163,7 +163,7 @@ def test_a_tool_that_breaks_is_an_answer(outing: Outing) -> None:
 def test_too_many_calls_are_a_limit(outing: Outing) -> None:
     with LoopbackModel(mode="endless calls") as model:
         prepare(outing, model, limits=LIMITS | {"requests": 100, "tool_calls": 3})
-        assert outing.failed("Hello") == "The agent wanted more than 3 tool calls, which is its limit."
+        assert outing.failed("Hello") == "The agent reached its limit of 3 tool calls."
 
 
 @pytest.mark.parametrize("mode", ["breaks off", "torn"])

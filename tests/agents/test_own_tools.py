@@ -107,7 +107,7 @@ def test_other_methods_send_a_body_and_say_what_came_back(outing: Outing) -> Non
         (False, "plain words\ufffd"),
         (False, {"status": 204}),
         (True, 'bad answered with status 404: {"detail": "no such ship"}'),
-        (True, "127.0.0.1 answered with a redirect, which is not followed; give the address it leads to."),
+        (True, "127.0.0.1 answered with a redirect, which is not followed. Give the address it leads to."),
         (True, "127.0.0.1 answered more than 1 MiB."),
         (False, '{"a": NaN, "a": 1}'),
     ]

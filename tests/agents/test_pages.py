@@ -96,10 +96,10 @@ def test_archiving_and_back(app: Flask, workspace: Workspace, sign_in: SignIn) -
     assert client.get(f"{BASE}/{row}/edit").status_code == 303
     assert client.post(f"{BASE}/{row}/archive", data=sent | {"do": "restore"}).status_code == 303
     assert len(soup(client.get(BASE)).select("tbody tr")) == 2
-    assert "Nothing is archived" in soup(client.get(f"{BASE}?show=archived")).text
+    assert "No archived agents" in soup(client.get(f"{BASE}?show=archived")).text
     review = agent_id(app, workspace.actor(), "feedback-review-agent")
     client.post(f"{BASE}/{review}/archive", data=sent)
-    assert "belongs to the workspace" in soup(client.get(f"{BASE}/{review}")).select_one("#toasts").text
+    assert "is built in" in soup(client.get(f"{BASE}/{review}")).select_one("#toasts").text
 
 
 def test_a_merge_is_confirmed_and_done(

@@ -54,7 +54,7 @@ def test_a_message_runs_and_the_page_follows_it(
     assert not news.select("#run-more, #run-stop")
     assert news.select_one(".u-tool b").text == "searchEntities"
     assert "Halden Health" in news.select(".u-say")[-1].text
-    link = next(link["href"] for link in news.select("a") if link.text == "Full session")
+    link = next(link["href"] for link in news.select("a") if link.text == "Open session")
     assert "Halden Health" in soup(client.get(link)).select_one(".u-rail").text
     assert not soup(client.get(started.location)).select("noscript meta")
 
@@ -99,11 +99,11 @@ def test_what_cannot_be_run_is_reported_in_place(app: Flask, workspace: Workspac
     outside = make(client, slug="outside", kind="external")
     answer = client.post(f"{outside}/try", data={"csrf_token": client.csrf, "message": "Hello"})
     assert answer.status_code == 409
-    assert "runs elsewhere" in soup(answer).select_one("#try-message-error").text
+    assert "runs outside Upshot" in soup(answer).select_one("#try-message-error").text
     review = soup(client.get(BASE)).select("tbody .u-main a")[-1]["href"]
     answer = client.post(f"{review}/try", data={"csrf_token": client.csrf, "message": "Hello"})
     assert answer.status_code == 409
-    assert "runs by its task" in soup(answer).select_one("#try-message-error").text
+    assert "runs as a scheduled task" in soup(answer).select_one("#try-message-error").text
 
 
 def test_a_run_belongs_to_its_agent(workspace: Workspace, sign_in: SignIn) -> None:

@@ -154,7 +154,7 @@ def test_what_is_queued_when_an_agent_moves_away_errors_without_a_call(bench: Be
         assert one["reason"] == "Assistant no longer runs in Upshot, so this golden was not replayed."
         assert server.asked == []
         assert len(bench.replays(run)) == 2, "what cannot be replayed is not tried again"
-        with bench.acting(), pytest.raises(Refused, match="archived or run elsewhere"):
+        with bench.acting(), pytest.raises(Refused, match="archived or external"):
             eval_results.retry_errored(run.id, actor=bench.admin)
 
 

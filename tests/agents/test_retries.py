@@ -104,7 +104,7 @@ def test_a_rejected_value_is_extracted_again_once(
     _, retry = bench.read(AgentSession.id, AgentSession.status, AgentSession.output_type, AgentSession.created_by)
     assert (retry.status, retry.output_type) == ("pending", "field")
     assert retry.created_by == bench.workspace.actor("member").id
-    assert "waits to be asked again" in bench.became(sign_in)
+    assert "is waiting to start" in bench.became(sign_in)
 
     arguments = {
         "entityId": str(bench.entity),
@@ -134,7 +134,7 @@ def test_a_rejected_value_is_extracted_again_once(
     assert (old.id, old.status) == (first, "rejected")
     assert (new.status, new.extracted, new.session_id) == ("submitted", True, retry.id)
     assert (new.values["ebitda"]["value"], new.criteria_set_id) == (22.1, bench.criteria)
-    assert "the new values wait for a decision" in bench.became(sign_in)
+    assert "which wait for a decision" in bench.became(sign_in)
 
     bench.reject(new.id, bench.workspace.actor("other"))
     assert len(bench.read(AgentSession.id)) == 2, "a retry that is rejected is not tried again"
@@ -145,7 +145,7 @@ def test_a_rejected_value_is_extracted_again_once(
     ]
     assert rows[0].context["retry_ref"] == str(retry.id)
     assert "retry_ref" not in rows[1].context
-    assert "There is no third time." in bench.became(sign_in)
+    assert "It isn’t retried again." in bench.became(sign_in)
     assert run() == 0
 
 
@@ -159,7 +159,7 @@ def test_the_offline_model_does_what_its_rules_do(
     assert (retry.status, retry.model) == ("completed", "offline")
     assert "submitResponse" not in [call["name"] for call in bench.look(retry.id).payloads("tool.call")]
     assert len(bench.read(EntityResponse.id)) == 1
-    assert "It was asked again, and nothing was submitted." in bench.became(sign_in)
+    assert "A retry submitted nothing." in bench.became(sign_in)
 
 
 def test_an_agent_that_runs_elsewhere_is_waited_for(
@@ -171,9 +171,9 @@ def test_an_agent_that_runs_elsewhere_is_waited_for(
     seen = bench.look(retry.id)
     assert seen.session.status == "pending"
     assert REASON in seen.payloads("user.message")[0]["text"]
-    assert "It is asked again as soon as Assistant, which runs elsewhere, takes it up." in bench.became(sign_in)
+    assert "A retry starts when Assistant picks it up." in bench.became(sign_in)
     page = sign_in(bench.workspace.actor("member")).get(f"/sessions/{retry.id}")
-    assert "This waits until its own program takes it up and reports here." in page.text
+    assert "runs outside Upshot and hasn’t picked this up yet." in page.text
 
 
 def test_an_archived_agent_is_not_asked(bench: Bench) -> None:
@@ -194,4 +194,4 @@ def test_a_retry_that_fails_says_so(bench: Bench, run: Callable[[], int], sign_i
     assert run() == 1
     _, retry = bench.read(AgentSession.status)
     assert retry.status == "failed"
-    assert "which failed: The model anthropic:claude-sonnet-4-5 needs a key" in bench.became(sign_in)
+    assert "A retry failed: The model anthropic:claude-sonnet-4-5 needs a key" in bench.became(sign_in)

@@ -112,10 +112,10 @@ def test_a_tool_that_fails_is_an_event_and_the_agent_continues(stage: Stage, cal
 @pytest.mark.parametrize(
     ("limits", "steps", "reason"),
     [
-        ({"requests": 3}, [Call("listSharedContext")], "asked its model 3 times without coming to an answer"),
-        ({"tool_calls": 2}, [Call("listSharedContext")], "wanted more than 2 tool calls"),
-        ({"tool_calls": 0}, [Call("listSharedContext")], "wanted more than 0 tool calls"),
-        ({"seconds": 1}, [Wait(30), "Late."], "did not come to an answer within 1 seconds"),
+        ({"requests": 3}, [Call("listSharedContext")], "asked its model 3 times without an answer"),
+        ({"tool_calls": 2}, [Call("listSharedContext")], "limit of 2 tool calls"),
+        ({"tool_calls": 0}, [Call("listSharedContext")], "limit of 0 tool calls"),
+        ({"seconds": 1}, [Wait(30), "Late."], "within its limit of 1 seconds"),
     ],
 )
 def test_a_limit_ends_the_session_with_one_sentence_and_one_feedback_row(
@@ -270,7 +270,7 @@ def test_three_lost_attempts_end_the_session_with_one_feedback_row(stage: Stage)
         assert not script.asked
     seen = stage.look(asked)
     assert seen.session.status == "failed"
-    assert "Three attempts" in (seen.session.error or "")
+    assert "failed three times" in (seen.session.error or "")
     assert stage.failures(seen) == [seen.session.error]
 
 

@@ -47,10 +47,10 @@ def test_each_field_gets_its_own_sentence() -> None:
         "name": "Send at most 3 characters.",
         "kind": "Send one of 'a' or 'b'.",
         "when": "Give a time with its offset, such as 2026-03-01T09:30:00Z.",
-        "other": "Give an id (a UUID).",
+        "other": "Send an ID (a UUID).",
         "count": "Send a whole number.",
         "more.0": "Send a whole number.",
-        "tenant": "This name is not known here; leave it out.",
+        "tenant": "Unknown field. Leave it out.",
     }
 
 

@@ -29,7 +29,7 @@ def test_a_new_password_ends_every_other_login(app, person, sign_in):
     answer = here.post("/account/password", data=fields)
 
     assert (answer.status_code, answer.location) == (303, "/account")
-    assert "is changed" in soup(here.get("/account")).select_one("#toasts").text
+    assert "Changed your" in soup(here.get("/account")).select_one("#toasts").text
     assert there.get("/account").status_code == 303
 
 

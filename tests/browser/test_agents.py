@@ -41,7 +41,7 @@ def test_from_the_form_to_a_run(
     visitor = visit(workspace.actor())
     page = visitor.page
     visitor.go("/admin/agents")
-    page.get_by_role("link", name="New agent").click()
+    page.get_by_role("link", name="Create agent").click()
     check(page, "the empty form")
     page.fill("#f-name", "Deal triage")
     page.fill("#f-slug", "triage")
@@ -97,7 +97,7 @@ def test_from_the_form_to_a_run(
     page.locator("#run-stop").click()
     expect(page.locator("#run .u-badge").first).to_contain_text("cancelled")
     expect(page.locator("#run-more")).to_have_count(0)
-    page.get_by_role("link", name="Full session").click()
+    page.get_by_role("link", name="Open session").click()
     expect(page.locator("h1")).to_have_text("Search entities for Halden again")
 
 

@@ -36,7 +36,7 @@ def test_a_failed_candidate_runs_again_in_place(
     row = page.locator(f"#candidate-{failed}")
     expect(row.get_by_text("Promote…")).to_have_count(0)
     row.get_by_role("button", name="Run again").click()
-    expect(page.locator("[data-toast]", has_text="Running again.")).to_be_visible()
+    expect(page.locator("[data-toast]", has_text="Started another run.")).to_be_visible()
     expect(row.get_by_role("link", name="Running…")).to_be_visible()
     check(page, "a candidate that runs again")
     run_sessions()

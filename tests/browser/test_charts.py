@@ -91,7 +91,7 @@ def test_the_matrix_is_drawn_read_clicked_and_walked(
     expect(page.locator(".u-matrix thead th").nth(2)).to_have_attribute("aria-sort", "ascending")
 
     visitor.go("/tasks")
-    page.get_by_role("region", name="Sets that dropped").get_by_role("link", name="default").click()
+    page.get_by_role("region", name="Dropped sets").get_by_role("link", name="default").click()
     expect(page.get_by_role("note")).to_contain_text("Dropped from 100% (2 of 2) to 50% (1 of 2)")
     check(page, "a set that dropped")
     shoot(page, "dropped-set")

@@ -62,11 +62,11 @@ def test_a_thumb_down_is_dismissed_with_the_keyboard_and_taken_back(
     thumb(page, "Not helpful").click()
     expect(thumb(page, "Not helpful")).to_have_attribute("aria-pressed", "true")
     form = page.get_by_role("form", name="What was wrong")
-    form.get_by_label("Outdated or beside the point").check()
-    form.get_by_label("In your words").fill("Last year again, not the last twelve months")
+    form.get_by_label("Outdated or off topic").check()
+    form.get_by_label("Comment").fill("Last year again, not the last twelve months")
     form.get_by_role("button", name="Send").click()
     expect(form).to_have_count(0)
-    own = page.get_by_role("list", name="What you said")
+    own = page.get_by_role("list", name="Your feedback")
     expect(own).to_contain_text("Last year again, not the last twelve months")
     expect(own).to_contain_text("pending")
 
@@ -104,22 +104,22 @@ def test_an_edit_shows_its_words_and_can_be_undone(app: Flask, workspace: Worksp
     page = visitor.page
     visitor.go(f"/chat/{chat_id}")
 
-    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("link", name="Edit answer", exact=True).click()
     box = page.get_by_label("The answer you wanted")
     expect(box).to_be_focused()
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("This is the answer as it was.")).to_be_visible()
+    expect(page.get_by_text("You didn’t change the answer.")).to_be_visible()
     expect(box).to_be_focused()
     box.fill("At 9.6 times the EBITDA of the last twelve months.")
     page.get_by_role("button", name="Save").click()
     hold(page)
-    own = page.get_by_role("list", name="What you said")
+    own = page.get_by_role("list", name="Your feedback")
     expect(own.locator("ins").first).to_have_text("9.6")
     expect(own.get_by_text(re.compile(r"^\d+% changed$"))).to_be_visible()
 
     page.keyboard.press("Enter")
     expect(own).to_have_count(0)
-    expect(page.get_by_role("link", name="Edit", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Edit answer", exact=True)).to_be_visible()
 
 
 def test_thumbs_answer_at_once_and_go_back_when_nothing_was_stored(
@@ -132,7 +132,7 @@ def test_thumbs_answer_at_once_and_go_back_when_nothing_was_stored(
     visitor.go(f"/chat/{chat_id}")
     up, down = thumb(page, "Helpful"), thumb(page, "Not helpful")
     up.click()
-    expect(page.get_by_role("list", name="What you said")).to_contain_text("Helpful")
+    expect(page.get_by_role("list", name="Your feedback")).to_contain_text("Helpful")
 
     held: list[Any] = []
     page.route("**/thumb", lambda route: held.append(route))
@@ -142,7 +142,7 @@ def test_thumbs_answer_at_once_and_go_back_when_nothing_was_stored(
     held.pop().abort()
     expect(up).to_have_attribute("aria-pressed", "true")
     expect(down).to_have_attribute("aria-pressed", "false")
-    expect(page.get_by_text("The server cannot be reached.")).to_be_visible()
+    expect(page.get_by_text("Can’t reach the server.")).to_be_visible()
 
     page.unroute("**/thumb")
     page.route("**/thumb", lambda route: route.fulfill(status=503, headers={"HX-Reswap": "none"}, body=""))
@@ -153,7 +153,7 @@ def test_thumbs_answer_at_once_and_go_back_when_nothing_was_stored(
     page.keyboard.press("Enter")
     expect(page.get_by_role("form", name="What was wrong")).to_be_visible()
     expect(down).to_be_focused()
-    expect(page.locator("#spoken")).to_have_text("Marked as not helpful. You can say why.")
+    expect(page.locator("#spoken")).to_have_text("Marked as not helpful. You can add reasons.")
 
 
 def test_thumbs_reasons_and_edits_without_a_script(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
@@ -166,12 +166,12 @@ def test_thumbs_reasons_and_edits_without_a_script(app: Flask, workspace: Worksp
     form = page.get_by_role("form", name="What was wrong")
     form.get_by_label("Unsafe").check()
     form.get_by_role("button", name="Send").click()
-    own = page.get_by_role("list", name="What you said")
+    own = page.get_by_role("list", name="Your feedback")
     expect(own).to_contain_text("Unsafe")
-    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("link", name="Edit answer", exact=True).click()
     page.get_by_label("The answer you wanted").fill("Nobody knows.")
     page.get_by_role("button", name="Save").click()
-    expect(own).to_contain_text("Your answer")
+    expect(own).to_contain_text("Your edit")
     thumb(page, "Helpful").click()
     expect(thumb(page, "Helpful")).to_have_attribute("aria-pressed", "true")
     expect(own).not_to_contain_text("Unsafe")
@@ -209,7 +209,7 @@ def test_a_member_adds_a_response(app: Flask, workspace: Workspace, visit: Calla
     page.get_by_label("Valuation", exact=True).fill("about 12")
     form = page.get_by_role("form", name="Add response")
     form.get_by_role("button", name="Add response").click()
-    expect(form).to_contain_text("Give a number.")
+    expect(form).to_contain_text("Enter a number.")
     page.get_by_label("Valuation", exact=True).fill("12.5")
     page.get_by_label("Source of Valuation").fill("Teaser, p. 3")
     form.get_by_role("button", name="Add response").click()

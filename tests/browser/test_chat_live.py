@@ -79,9 +79,9 @@ def test_from_a_question_to_the_feedback_desk(
 
     page.locator("#not_helpful-m-3").click()
     form = page.get_by_role("form", name="What was wrong")
-    form.get_by_label("In your words").fill("It did not look anything up")
+    form.get_by_label("Comment").fill("It did not look anything up")
     form.get_by_role("button", name="Send").click()
-    expect(page.get_by_role("list", name="What you said")).to_contain_text("It did not look anything up")
+    expect(page.get_by_role("list", name="Your feedback")).to_contain_text("It did not look anything up")
     admin = visit(workspace.actor())
     admin.go(f"{BASE}/feedback?status=pending")
     rows = admin.page.locator("[data-row]")
@@ -109,7 +109,7 @@ def test_an_answer_grows_and_a_reload_continues_it(
     page.keyboard.type("Written meanwhile")
     page.keyboard.press("Enter")
     expect(box(page)).to_have_value("Written meanwhile")
-    expect(page.locator("#say-hint")).to_contain_text("An answer is being written.")
+    expect(page.locator("#say-hint")).to_contain_text("Wait for the answer")
     check(page, "a conversation while an answer is written")
 
     other = visit(workspace.actor("member"))
@@ -149,9 +149,9 @@ def test_stopped_in_the_middle_and_asked_again(
     expect(page.locator("#m-2")).to_contain_text("Answer 2 of 2")
     expect(page.locator("#m-2 .u-say strong").last).to_have_text("second half")
     expect(page.locator("#m-1")).to_have_count(0)
-    page.get_by_role("link", name="The answer before").click()
+    page.get_by_role("link", name="Previous answer").click()
     expect(page.locator("#m-1")).to_contain_text("Answer 1 of 2")
-    page.get_by_role("link", name="The answer after").click()
+    page.get_by_role("link", name="Next answer").click()
     expect(page.locator("#m-2")).to_contain_text("Answer 2 of 2")
 
 
@@ -168,7 +168,7 @@ def test_without_a_script(workspace: Workspace, desk: Desk, at_work: None, visit
     expect(page.locator("#m-3")).to_be_visible()
     page.get_by_role("button", name="Answer again").click()
     expect(page.locator("#m-4")).to_contain_text("Answer 2 of 2")
-    page.get_by_role("link", name="The answer before").click()
+    page.get_by_role("link", name="Previous answer").click()
     expect(page.locator("#m-3")).to_contain_text("Answer 1 of 2")
 
 
@@ -183,7 +183,7 @@ def test_a_server_that_is_away_is_reported_quietly(
     begin(page, "Slow", "Tell me everything")
     expect(page.locator("#writing")).to_contain_text("The first half")
     page.route("**/run?*", lambda route: route.abort())
-    expect(page.get_by_text("The server cannot be reached; trying again.")).to_be_visible()
+    expect(page.get_by_text("Can’t reach the server. Retrying…")).to_be_visible()
     expect(page.locator("#toasts [data-toast]")).to_have_count(0)
     page.unroute("**/run?*")
     model.release()

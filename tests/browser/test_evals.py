@@ -38,7 +38,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
     form.get_by_label("Set", exact=True).fill("Sales Ops")
     form.get_by_label("Note").fill("Count mail as a touch")
     form.get_by_role("button", name="Promote").click()
-    expect(form.get_by_text("Small letters, digits and hyphens")).to_be_visible()
+    expect(form.get_by_text("Use up to 60 lowercase letters")).to_be_visible()
     expect(form.get_by_label("Set", exact=True)).to_be_focused()
     expect(form.get_by_label("Note")).to_have_value("Count mail as a touch")
 
@@ -104,10 +104,10 @@ def test_goldens_and_their_set_for_everybody(app: Flask, workspace: Workspace, v
     visitor = visit(admin)
     page = visitor.page
     visitor.go(f"{URL}/sets/smoke")
-    page.locator("summary", has_text="Change").click()
+    page.locator("summary", has_text="Change rules").click()
     check(page, "a set", "dark")
     page.locator("[data-row] [data-open]").first.click()
-    expect(page.locator("#panel")).to_contain_text("Never replayed")
+    expect(page.locator("#panel")).to_contain_text("No replays yet")
     check(page, "a golden beside its set")
     page.get_by_role("link", name="Revoke…").click()
     expect(page.locator("#ask")).to_contain_text("Revoke this golden?")

@@ -86,10 +86,10 @@ def test_what_should_have_changed_is_put_right_in_place(
     value.fill("eleven")
     visitor.expected = ("422",)
     form.get_by_role("button", name="Promote", exact=True).last.click()
-    expect(form.get_by_text("Give a number.")).to_be_visible()
+    expect(form.get_by_text("Enter a number.")).to_be_visible()
     expect(value).to_have_value("eleven")
     expect(value).to_be_focused()
-    expect(form.locator(f"[id='{value.get_attribute('aria-describedby')}']")).to_contain_text("Give a number.")
+    expect(form.locator(f"[id='{value.get_attribute('aria-describedby')}']")).to_contain_text("Enter a number.")
     if scripts:
         check(page, "the form with what should have changed")
     value.fill("11")
@@ -188,7 +188,7 @@ def watch(bench: Bench, page: Page) -> None:
 def teach(visitor: Any, page: Page) -> None:
     """A routing row, written in Knowledge."""
     visitor.go("/admin/agent-review/knowledge")
-    page.get_by_role("link", name="Add", exact=True).click()
+    page.get_by_role("link", name="Add knowledge", exact=True).click()
     page.locator("#knowledge-new").get_by_label("Kind", exact=True).select_option("routing")
     page.get_by_label("Text", exact=True).fill(RULE)
     page.get_by_role("button", name="Save").click()

@@ -122,7 +122,7 @@ def test_thumbs_reasons_and_edits_arrive_from_another_origin(
     page.get_by_label("What was missing?").fill("The year")
     page.get_by_role("button", name="Send").click()
     settle(page, lambda: signals() == {"not_helpful": "The year", "inaccurate": None})
-    page.get_by_role("button", name="Edit the answer").click()
+    page.get_by_role("button", name="Edit answer").click()
     box = page.get_by_label("The answer you wanted")
     expect(box).to_be_focused()
     assert "The fee is 2 %." in box.input_value()

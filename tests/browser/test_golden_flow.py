@@ -69,7 +69,7 @@ def test_a_bad_session_is_promoted_replayed_and_read_in_eight_actions(
     expect(place).to_contain_text("Replaying")
     bench.drain()
     expect(place).to_contain_text("Halden")
-    expect(place.get_by_role("link", name="See what differs")).to_be_visible()
+    expect(place.get_by_role("link", name="Show differences")).to_be_visible()
     assert hands.actions <= 8
     check(page, "a replay read in the panel of its session")
     shoot(page, "golden-flow-session")
@@ -105,12 +105,12 @@ def test_from_feedback_to_its_golden_to_the_proof_in_one_panel(
     expect(row.get_by_text("applied")).to_be_visible()
     expect(panel.locator(".u-became")).to_contain_text("Applied")
     expect(panel.get_by_text("Dismiss…")).to_have_count(0)
-    expect(page.locator("#feedback-waiting")).to_contain_text("Nothing is pending")
+    expect(page.locator("#feedback-waiting")).to_contain_text("No pending feedback")
 
     page.keyboard.press("p")
     expect(place).to_contain_text("Replaying")
     bench.drain()
-    link = place.get_by_role("link", name="See what differs")
+    link = place.get_by_role("link", name="Show differences")
     expect(link).to_be_visible()
     shoot(page, "golden-flow-proof")
     check(page, "a replay read beside feedback")

@@ -51,7 +51,7 @@ def test_signing_in_and_visiting_every_tab(
     page = visitor.page
 
     visitor.go(f"{BASE}/feedback")
-    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Email").fill(email)
     page.get_by_label("Password", exact=True).fill("a long walk home")
     page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", name="Feedback", level=1)).to_be_visible()
@@ -80,8 +80,8 @@ def test_searching_filtering_and_opening_a_row(app: Flask, workspace: Workspace,
     assert len(asked) == 1, "the same words are asked for once"
     page.get_by_text("Filter", exact=True).click()
     page.get_by_label("Status").select_option("failed")
-    page.get_by_role("button", name="Show").click()
-    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    page.get_by_role("button", name="Apply filters").click()
+    expect(page.get_by_text("No matches")).to_be_visible()
     page.get_by_role("link", name="Clear filters").click()
     expect(rows).to_have_count(2)
 
@@ -178,10 +178,10 @@ def test_knowledge_is_added_and_edited_in_place(app: Flask, workspace: Workspace
     page = visitor.page
     visitor.go(f"{BASE}/knowledge")
 
-    page.get_by_role("link", name="Add", exact=True).click()
+    page.get_by_role("link", name="Add knowledge", exact=True).click()
     form = page.get_by_role("form", name="New knowledge")
     form.get_by_role("button", name="Save").click()
-    expect(form.get_by_text("Say what agents should know.")).to_be_visible()
+    expect(form.get_by_text("Enter the rule or fact.")).to_be_visible()
     form.get_by_label("Text").fill("Never name a bidder under NDA.")
     form.get_by_label("Kind").select_option("guideline")
     form.get_by_role("button", name="Save").click()
@@ -196,7 +196,7 @@ def test_knowledge_is_added_and_edited_in_place(app: Flask, workspace: Workspace
     expect(card.get_by_role("link", name="Use LTM EBITDA, never the last fiscal year.")).to_be_visible()
 
     card.get_by_text("Deactivate…").click()
-    card.get_by_label("Why should it no longer apply?").fill("The model does it by itself")
+    card.get_by_label("Why deactivate it?").fill("The model does it by itself")
     card.get_by_role("button", name="Deactivate", exact=True).click()
     back = page.locator("[data-toast]", has_text="Deactivated").get_by_role("button", name="Undo")
     back.focus()
@@ -213,6 +213,6 @@ def test_a_turn_is_flagged_in_place(app: Flask, workspace: Workspace, visit: Cal
 
     page.locator("#m-1").hover()
     page.locator("#m-1").get_by_role("link", name="Flag").click()
-    page.get_by_label("What should the agents learn from it?").fill("It must say which period it used")
+    page.get_by_label("What should agents learn?").fill("It must say which period it used")
     page.get_by_role("button", name="Flag", exact=True).click()
     expect(page.locator(".u-note", has_text="It must say which period it used")).to_be_visible()

@@ -62,7 +62,7 @@ def test_without_a_script_there_is_a_link(app: Flask, workspace: Workspace, visi
     visitor.go(f"{BASE}/{session_id}")
     page.get_by_role("link", name="Show more").click()
     expect(page.get_by_text("line 149 end")).to_be_visible()
-    page.get_by_role("link", name="From the beginning").click()
+    page.get_by_role("link", name="Show from the start").click()
     expect(page.get_by_text("line 0 end")).to_be_visible()
 
 
@@ -84,7 +84,7 @@ def test_sessions_are_deleted_with_a_button_and_no_letter(
     page.keyboard.press("d")
     page.keyboard.press("Delete")
     page.keyboard.press("Backspace")
-    ask = page.get_by_role("dialog", name="Delete 2 sessions for good?")
+    ask = page.get_by_role("dialog", name="Delete 2 sessions?")
     page.wait_for_timeout(300)
     expect(ask).to_have_count(0)
     page.get_by_role("button", name="Delete…").click()
@@ -111,7 +111,7 @@ def test_a_turn_of_a_later_part_is_flagged_in_place(
     turn.scroll_into_view_if_needed()
     turn.hover()
     turn.get_by_role("link", name="Flag").click()
-    page.get_by_label("What should the agents learn from it?").fill("Say it shorter")
+    page.get_by_label("What should agents learn?").fill("Say it shorter")
     page.get_by_role("button", name="Flag", exact=True).click()
     note = page.locator(".u-moment", has_text="line 129 end").locator(".u-note")
     expect(note).to_contain_text("Say it shorter")

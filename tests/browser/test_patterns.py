@@ -30,7 +30,7 @@ def test_a_group_is_found_from_a_row_and_decided_by_key(workspace: Workspace, vi
     page: Page = visitor.page
     visitor.go(f"{BASE}/feedback")
     page.get_by_text("“Again”").click()
-    expect(page.locator("#panel").get_by_text("See pattern")).to_be_visible()
+    expect(page.locator("#panel").get_by_text("Show pattern")).to_be_visible()
     page.keyboard.press("s")
     expect(page).to_have_url(re.compile(f"{BASE}/patterns/{pattern}"))
     expect(page.locator("#pattern-detail")).to_contain_text("3 rows, 3 open")

@@ -67,11 +67,11 @@ def test_proposals_are_decided_by_key(app: Flask, workspace: Workspace, visit: C
     expect(clean.locator("[data-open]")).to_be_focused()
     page.keyboard.press("a")
     expect(clean.locator(".u-badge").first).to_contain_text("active")
-    expect(page.locator("#toasts")).to_contain_text("Approved. It is in the next prompt.")
+    expect(page.locator("#toasts")).to_contain_text("Approved. The next prompt includes it.")
 
     expect(vague.locator("[data-open]")).to_be_focused()
     page.keyboard.press("a")
-    expect(vague.locator(".u-asked")).to_contain_text("Check this before it goes live.")
+    expect(vague.locator(".u-asked")).to_contain_text("Check this before you activate it.")
     expect(vague.locator(".u-badge").first).to_contain_text("proposed")
     page.keyboard.press("Escape")
     vague.locator("[data-open]").focus()
@@ -82,7 +82,7 @@ def test_proposals_are_decided_by_key(app: Flask, workspace: Workspace, visit: C
 
     retire.locator("[data-key=a]").focus()
     page.keyboard.press("a")
-    expect(page.locator("#toasts")).to_contain_text("Retired. No prompt gets it any more.")
+    expect(page.locator("#toasts")).to_contain_text("Retired. It’s out of all prompts.")
     expect(page.locator(".u-tabs")).not_to_contain_text("proposed")
     visitor.go(f"{URL}/preview")
     expect(page.locator("#prompt-text")).to_contain_text(RULE)
@@ -112,4 +112,4 @@ def test_proposals_are_decided_by_key(app: Flask, workspace: Workspace, visit: C
     expect(card.get_by_role("button", name="Undo approval")).to_be_visible()
     page.locator("#toasts").get_by_role("button", name="Undo").click()
     expect(card.locator(".u-badge")).to_contain_text("draft")
-    expect(page.locator("#toasts")).to_contain_text("Open again.")
+    expect(page.locator("#toasts")).to_contain_text("Reopened the draft.")

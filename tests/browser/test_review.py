@@ -25,7 +25,7 @@ def test_review_now_leads_to_a_proposal(desk: Desk, visit: Callable[..., Any]) -
     page: Page = visitor.page
     visitor.go("/admin/settings/review")
     expect(page.get_by_text("2 rows")).to_be_visible()
-    page.get_by_role("button", name="Dry run").click()
+    page.get_by_role("button", name="Start dry run").click()
     desk.run_sessions()
     expect(page.locator("#dry-run table")).to_contain_text("propose")
     check(page, "dry run")

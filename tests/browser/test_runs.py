@@ -70,7 +70,7 @@ def test_from_a_run_to_its_progress_to_the_diff(bench: Bench, workspace: Workspa
     page.get_by_role("button", name="Replay again").click()
     expect(page.get_by_text("1 of 1 replay left")).to_be_visible()
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_text("The goldens judged by then are below")).to_be_visible()
+    expect(page.get_by_text("The goldens judged so far are below")).to_be_visible()
     visitor.go(RUNS)
     check(page, "the runs")
     shoot(page, "runs")
@@ -85,8 +85,8 @@ def test_without_a_script_the_diff_unfolds(bench: Bench, workspace: Workspace, v
     fold = visitor.page.locator("#steps details").first
     fold.locator("summary").click()
     expect(fold.locator("li").first).to_be_visible()
-    visitor.page.get_by_text("Promote the replay instead").click()
-    visitor.page.get_by_role("button", name="Promote the replay", exact=True).click()
+    visitor.page.get_by_text("Promote this replay instead").click()
+    visitor.page.get_by_role("button", name="Promote replay", exact=True).click()
     expect(visitor.page.get_by_text("Promoted the replay to default.")).to_be_visible()
 
 

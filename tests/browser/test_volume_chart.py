@@ -39,7 +39,7 @@ def test_a_drag_sets_the_days_and_the_view_is_kept(app: Flask, workspace: Worksp
     expect(page.locator("[data-row]").first).to_be_visible()
 
     page.locator("#views summary", has_text="Save view").click()
-    page.get_by_label("Name of this view").fill("Lately")
+    page.get_by_label("View name").fill("Lately")
     page.locator("#views").get_by_role("button", name="Save").click()
     expect(page.locator("#views summary")).to_have_text("Lately")
     expect(page.locator(".u-chip")).to_have_count(3)

@@ -178,10 +178,10 @@ def test_one_answer_at_a_time(person: Person, run_sessions: Run) -> None:
     person.begin()
     second = person.say("Hurry up", htmx=True, after="0")
     assert second.status_code == 409
-    assert "still being written" in soup(second).select_one("#send .invalid-feedback").text
+    assert "still in progress" in soup(second).select_one("#send .invalid-feedback").text
     assert person.again(htmx=True).status_code == 409
     assert person.say("Hurry up").status_code == 303
-    assert "still being written" in person.page().select_one("#toasts").text
+    assert "still in progress" in person.page().select_one("#toasts").text
     assert len(person.messages()) == 1
     run_sessions()
 
@@ -215,7 +215,7 @@ def test_another_answer_keeps_the_first_and_is_a_weak_signal(person: Person, run
     assert not page.select_one("#m-1")
     assert not page.select_one("#m-2 .u-own"), "what was said about the first answer is not about the second"
     link = page.select_one("#m-2 .u-others a")
-    assert link["aria-label"] == "The answer before"
+    assert link["aria-label"] == "Previous answer"
     shown = soup(person.client.get(link["hx-get"], headers=HTMX))
     assert "Answer 1 of 2" in shown.select_one("#message-1 #m-1").text
     assert "Asked for another answer" in shown.text
@@ -246,7 +246,7 @@ def test_the_next_run_knows_only_the_latest_answer(app: Flask, person: Person, r
 def test_stopped_while_it_waits_and_while_it_writes(person: Person, run_sessions: Run) -> None:
     person.begin()
     stopped = soup(person.stop(htmx=True, after="0"))
-    assert "Stopped before anything was said." in stopped.select_one("#run").text
+    assert "Stopped before the answer started." in stopped.select_one("#run").text
     assert person.sessions()[0].status == "cancelled"
     assert run_sessions() == 0
     assert person.stop(htmx=True).status_code == 200, "stopping what has ended changes nothing"
@@ -284,7 +284,7 @@ def test_a_failure_says_what_to_set_and_can_be_tried_again(
     run_sessions()
     part = soup(person.poll(run))
     fault = part.select_one("#run .u-fault")
-    assert "set OPENAI_API_KEY" in fault.text
+    assert "Set OPENAI_API_KEY" in fault.text
     assert fault.select_one("button").text == "Try again"
     assert "No answer" in part.select_one("#spoken").text
     with app.app_context(), acting_as(workspace.actor()), transaction():
@@ -326,7 +326,7 @@ def test_what_does_not_fit(app: Flask, workspace: Workspace, person: Person, sig
 
     told = soup(person.client.get(f"/chat/{chat_id}"))
     assert not told.select_one("#composer")
-    assert "held elsewhere" in told.text
+    assert "outside Upshot" in told.text
     assert person.post(f"/chat/{chat_id}/messages", message="Hi", htmx=True).status_code == 409
     person.begin()
     assert person.say("x" * 70_000, htmx=True).status_code in (409, 413, 422)
@@ -342,7 +342,7 @@ def test_what_does_not_fit(app: Flask, workspace: Workspace, person: Person, sig
 
 
 def test_no_agent_to_talk_to(workspace: Workspace, sign_in: SignIn) -> None:
-    for role, words in (("member", "An admin of your workspace"), ("admin", "Make one that runs here")):
+    for role, words in (("member", "Ask an admin"), ("admin", "Create an agent")):
         page = soup(sign_in(workspace.actor(role)).get("/chat"))
         assert words in page.text
         assert not page.select_one("#new")

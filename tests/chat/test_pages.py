@@ -204,7 +204,7 @@ def test_the_outcome_is_shown_beside_the_feedback(talk: Talk) -> None:
     # What something was decided about stays; only its author no longer counts it.
     talk.thumb("not_helpful", do="retract")
     assert not talk.page().select(".u-own")
-    assert "taken back" in soup(talk.client.get("/feedback/mine")).select_one(f"#feedback-{row}").text
+    assert "retracted" in soup(talk.client.get("/feedback/mine")).select_one(f"#feedback-{row}").text
 
 
 def test_the_author_reads_the_state_of_the_rule_and_no_names(talk: Talk) -> None:
@@ -283,7 +283,7 @@ def test_the_author_reads_that_a_rule_was_retired_and_why_nothing_changed(talk: 
         feedback_review.review([row], "dismissed", actor=admin, notes=notes)
 
     by_model = said(lambda: dismiss(f"{feedback_review.BY_MODEL}Sam said the same of Halden."))
-    assert "No change: A review found nothing to change." in by_model
+    assert "No change: A review decided that nothing needs to change." in by_model
     assert "Halden" not in by_model
 
 
@@ -341,7 +341,7 @@ def test_the_history_and_its_two_empty_states(app: Flask, workspace: Workspace, 
     member = workspace.actor("member")
     client = sign_in(member)
     assert "No conversations yet" in client.get("/chat").text
-    assert "You have not said anything yet" in client.get("/feedback/mine").text
+    assert "No feedback yet" in client.get("/feedback/mine").text
     begin(app, workspace.actor("other"))
     talk = Talk(app, workspace, client, *begin(app, member, external=f"theirs-{workspace.slug}"))
     for _ in range(3):
@@ -351,8 +351,8 @@ def test_the_history_and_its_two_empty_states(app: Flask, workspace: Workspace, 
     page = soup(client.get("/chat?q=kestrel"))
     assert len(page.select("[data-row]")) == 4
     assert page.select_one(f"#chat-{talk.id} .is-fail")
-    assert "Nothing matches" in client.get("/chat?q=zanzibar").text
-    assert "Nothing matches" in client.get("/feedback/mine?status=dismissed").text
+    assert "No matches" in client.get("/chat?q=zanzibar").text
+    assert "No matches" in client.get("/feedback/mine?status=dismissed").text
     assert client.get("/chat?nonsense=1").status_code == 400
 
 

@@ -65,7 +65,7 @@ def test_words_for_people_and_one_sentence_when_it_cannot_be_done(upshot):
         (("tenant", "create", "--slug", slug, "--name", "Acme"), "already a workspace"),
         (("tenant", "create", "--slug", "No!", "--name", "Acme"), "lower-case"),
         (("user", "create", "--email", "a@b.c", "--tenant", "no-such"), "upshot tenant create"),
-        (("user", "create", "--email", "nonsense", "--tenant", slug), "e-mail address"),
+        (("user", "create", "--email", "nonsense", "--tenant", slug), "email address"),
         (("user", "create", "--email", "a@b.c", "--tenant", slug, "--password-stdin"), "at least 10"),
         (("key", "create", "--tenant", slug, "--user", "nobody@b.c", "--scope", "admin"), "upshot user create"),
         (("signin-link", "--email", "nobody@nowhere.test"), "Nobody"),

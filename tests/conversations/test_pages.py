@@ -78,4 +78,4 @@ def test_an_empty_conversation(app: Flask, workspace: Workspace, sign_in: SignIn
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
         chat_id = chat_store.create_chat(actor=member, agent_slug="sales-ops", title="").id
-    assert "Nothing was said yet." in soup(sign_in(workspace.actor()).get(f"{URL}/{chat_id}")).text
+    assert "No messages yet." in soup(sign_in(workspace.actor()).get(f"{URL}/{chat_id}")).text

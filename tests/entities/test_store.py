@@ -273,8 +273,8 @@ def test_a_response_is_decided_once_and_with_a_reason(workspace: Any) -> None:
         deal = make_deal(admin)
         response = submit(admin, deal, extracted=False)
         for match, more in (
-            ("Say what is wrong", {"status": "rejected"}),
-            ("Say what is wrong", {"status": "rejected", "reason": "  "}),
+            ("Enter what is wrong", {"status": "rejected"}),
+            ("Enter what is wrong", {"status": "rejected", "reason": "  "}),
             ("status", {"status": "submitted"}),
             ("field_name", {"status": "rejected", "reason": "x", "field_name": "colour"}),
         ):

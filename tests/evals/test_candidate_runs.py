@@ -69,7 +69,7 @@ def test_candidates_are_walked_through_with_a_cursor(
         answer = client.get(link["href"].partition("#")[0])
         assert answer.status_code == 200, answer.text
         plain = soup(answer)
-        assert "From the beginning" in plain.select_one("#candidates").text
+        assert "Show from the start" in plain.select_one("#candidates").text
         html = soup(client.get(link["hx-get"], headers=HTMX))
         assert not html.select("h1")
         assert len(plain.select("#candidates [data-row]")) == len(html.select("[data-row]"))
@@ -124,7 +124,7 @@ def test_a_failed_candidate_runs_again_and_is_promoted(office: Office, admin: Ap
     assert row.select_one(f"a[href$='{rerun.id}']").text == "Running…"
     assert row["hx-trigger"] == "every 3s"
     again = admin.post(f"{API}/{office.failed}/run-again", {})
-    assert (again.status_code, again.json["detail"]) == (409, "This request is running again already.")
+    assert (again.status_code, again.json["detail"]) == (409, "This candidate is already running again.")
 
     office.work()
     shown = soup(client.get(f"{URL}/candidates/{office.failed}?put=away", headers=HTMX))
@@ -133,7 +133,7 @@ def test_a_failed_candidate_runs_again_and_is_promoted(office: Office, admin: Ap
     (item,) = admin.get(API).json["items"]
     assert item["representativeSessionId"] == str(rerun.id)
     form = soup(client.get(f"{URL}/candidates/{rerun.id}", headers=HTMX))
-    assert "complained about" not in form.select_one("form.u-inplace").text
+    assert "negative feedback" not in form.select_one("form.u-inplace").text
     assert "Resolves 1 pending signal" in form.text
     done = send(client, f"/candidates/{rerun.id}/promote", HTMX, set="touches")
     assert done.status_code == 200
@@ -176,7 +176,7 @@ def test_where_it_cannot_run_again_nothing_is_offered(
     assert api(office.workspace.actor("member"), "feedback").post(path, {}).status_code == 403
     assert admin.post(f"{API}/{office.agent}/run-again", {}).status_code == 404
     client = sign_in(office.admin)
-    for kind, sentence in (("external", "runs elsewhere"), ("endpoint", "repeat its real actions")):
+    for kind, sentence in (("external", "runs outside Upshot"), ("endpoint", "repeat its real actions")):
         with office.app.app_context(), acting_as(office.admin), transaction():
             db.session.get_one(Agent, office.agent).kind = kind
         refused = admin.post(path, {})

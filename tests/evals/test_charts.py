@@ -258,7 +258,7 @@ def test_the_trend_marks_what_changed_between_runs(
     for part in ("agent=nobody", "dimension=nothing"):
         assert admin.get(f"{CHARTS}/trend?set=default&{part}").status_code == 404
         page = soup(client.get(f"{PAGES}/trend?set=default&{part}"))
-        assert words(page.select_one("#trend .u-note")).endswith("All of the set is shown.")
+        assert words(page.select_one("#trend .u-note")).endswith("Showing the whole set.")
         assert len(page.select(".u-trend tbody tr")) == 3
     for wrong in ("row", "after"):
         assert admin.get(f"{CHARTS}/matrix?set=default&{wrong}={uuid4()}").status_code == 404

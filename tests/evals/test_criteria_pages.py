@@ -62,7 +62,7 @@ def test_a_set_is_created_changed_and_keeps_its_history(bench: Bench, admin: Any
     [
         ({"d-0-anchor-5": ""}, "d-0-anchor-1", "Describe at least 1 and 5."),
         ({"d-0-weight": "heavy"}, "d-0-weight", "number"),
-        ({"d-0-name": ""}, "d-0-name", "Give it a name."),
+        ({"d-0-name": ""}, "d-0-name", "Enter a name."),
         ({"d-1-name": "Tone"}, "d-1-name", "Use each name once."),
         ({"d-1-relative_tolerance": "-1"}, "d-1-relative_tolerance", "from 0"),
         ({"name": ""}, "name", "name"),

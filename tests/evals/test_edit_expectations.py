@@ -116,7 +116,7 @@ def test_a_complaint_can_be_overruled_and_buttons_save_nothing(bench: Bench, sig
     assert "revisions" not in golden
     assert save(client, session_id, should="right").status_code == 303
     page = soup(client.get(f"{URL}/{session_id}")).select_one("main").text
-    assert "The recording is right after all." in page
+    assert "The recording counts as correct." in page
     assert "was rejected" in page
 
 

@@ -124,7 +124,7 @@ def test_what_cannot_be_promoted_is_refused_with_a_reason(app: Flask, workspace:
     with pytest.raises(Forbidden):
         promote(app, workspace.actor("member"), session_id)
     promote(app, admin, session_id, set_name="x" * 60)
-    with pytest.raises(Refused, match="golden already"):
+    with pytest.raises(Refused, match="already golden"):
         promote(app, admin, session_id)
 
 

@@ -84,7 +84,7 @@ def test_every_page_keeps_them_apart(
         "interval": f"{low * 100:.0f}–{high * 100:.0f}%",
         "flaky": "~ 1 flaky",
         "errored": "! 1 errored",
-        "noise": "3 goldens: too few to tell a drop from noise.",
+        "noise": "3 goldens: too few to tell drops from noise.",
     }
     counts = f"{passed} of {judged}"
     apart = "1 golden has a rejected baseline and is not counted."

@@ -65,7 +65,7 @@ def test_the_check_hides_the_verdict_until_the_label_is_given(court: Court, sign
     assert "own words" in note
     assert "1 of 20 labels" in after.get_data(as_text=True)
     again = admin.post(here, data=form | {"verdict": "fail"}, follow_redirects=True).get_data(as_text=True)
-    assert "You labelled this before." in again
+    assert "You already labelled this." in again
     assert "reliable" not in again
 
 

@@ -56,7 +56,7 @@ def test_nothing_yet_says_what_will_be_here(app: Flask, workspace: Workspace, si
     html = soup(sign_in(workspace.actor()).get(URL))
 
     assert html.select_one(".u-blank h2").text == "No golden sessions yet"
-    assert "Nothing here" in html.select_one("#candidates").text
+    assert "No candidates" in html.select_one("#candidates").text
     assert "%" not in html.select_one("main").text
 
 
@@ -111,7 +111,7 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
     wrong = send(client, f"/candidates/{sid}/promote", HTMX, set="Sales Ops", note="Count mail too", should="right")
     assert wrong.status_code == 422
     assert soup(wrong).select_one("[name=note]")["value"] == "Count mail too"
-    assert "Small letters" in soup(wrong).select_one(".invalid-feedback").text
+    assert "lowercase letters" in soup(wrong).select_one(".invalid-feedback").text
     for should in ([], ["right", "mention"], ["answer"], ["call"]):
         silent = send(client, f"/candidates/{sid}/promote", set="sales-ops", should=should)
         assert silent.status_code == 422, should
@@ -162,7 +162,7 @@ def test_dismissal_can_be_undone_and_only_one_wins(app: Flask, workspace: Worksp
     assert status_of(app, admin, signals) == {"dismissed"}
     again = send(client, f"/candidates/{session_id}/dismiss", HTMX)
     assert again.status_code == 409
-    assert "settled this request a moment ago" in again.text
+    assert "already decided on this candidate" in again.text
     late = send(client, f"/candidates/{session_id}/promote", HTMX, set="x", should="right")
     assert late.status_code == 409
     assert golden_mark_of(app, admin, session_id) is None
@@ -258,7 +258,7 @@ def test_several_sessions_at_once(app: Flask, workspace: Workspace, sign_in: Sig
 
     html = soup(send(client, "/promote", ids=f"{good},{bad},{failed}"))
     assert html.select_one("[name=ids]")["value"] == str(good)
-    assert "was complained about" in html.text
+    assert "got negative feedback" in html.text
     assert "is failed, not completed" in html.text
     assert send(client, "/promote/confirmed", ids=str(good), set="Bad Name").status_code == 422
     assert send(client, "/promote/confirmed", HTMX, ids=f"{good},{bad}", set="smoke").status_code == 409
@@ -293,14 +293,14 @@ def test_a_set_with_its_goldens(
         html = soup(client.get(f"{URL}/sets/smoke"))
     assert len(seen) <= 8, seen
     marks = {row["id"]: row.select_one(".u-main").get_text(" ", strip=True) for row in html.select("[data-row]")}
-    assert "row deactivated since" in marks[f"golden-{ids[0]}"]
+    assert "row inactive" in marks[f"golden-{ids[0]}"]
     assert "duplicate" in marks[f"golden-{ids[0]}"]
     assert "duplicate" in marks[f"golden-{ids[1]}"]
     assert "baseline was rejected" in marks[f"golden-{ids[2]}"]
     assert "duplicate" not in marks[f"golden-{ids[2]}"]
     panel = soup(client.get(f"{URL}/{ids[0]}?panel=1", headers=HTMX)).select_one("#panel")
     assert "1 turn, 1 knowledge row, 0 tool recordings" in panel.text
-    assert "Never replayed" in panel.text
+    assert "No replays yet" in panel.text
     assert soup(client.get(f"{URL}/{ids[0]}")).select_one("h1")
     assert client.get(f"{URL}/sets/nothing").status_code == 404
 
@@ -369,7 +369,7 @@ def test_what_runs_say_of_a_set(
     with count_queries() as seen:
         page = soup(client.get(f"{URL}/sets/smoke"))
     assert len(seen) <= 8, seen
-    assert "2 goldens: too few to tell a drop from noise." in page.text
+    assert "2 goldens: too few to tell drops from noise." in page.text
     assert "The offline model is deterministic, so any failure is real." in page.text
     assert all("pass 1.00" in row.text for row in page.select("[data-row]"))
     panel = soup(client.get(f"{URL}/{ids[0]}?panel=1", headers=HTMX)).select_one("#panel")

@@ -57,7 +57,7 @@ def test_what_should_have_changed_is_put_right_and_replays_are_held_to_it(bench:
     assert (result["verdict"], result["baseline"]) == ("fail", "expected")
     diff = soup(client.get(f"{URL}/diff/{session_id}/{result['replay_session_id']}"))
     effect = diff.select_one(".u-sbs")
-    assert "What should have happened" in effect.select_one("thead").text
+    assert "Expected" in effect.select_one("thead").text
     assert [cell.text for cell in effect.select("tbody ins, tbody del")] == ["11", "10.5"]
 
 
@@ -84,7 +84,7 @@ WON = {"stage": "won"}
         ([("update", "Nobody", WON)], "change-0-record", "There is no record called “Nobody”."),
         ([("update", "Twin", WON)], "change-0-record", "Several records are called “Twin”"),
         ([("update", "Kestrel", {"stge": "won"})], "change-0-value-0", "A deal has stage, valuation."),
-        ([("update", "Kestrel", {"stage": "won", "valuation": "high"})], "change-0-value-1", "Give a number."),
+        ([("update", "Kestrel", {"stage": "won", "valuation": "high"})], "change-0-value-1", "Enter a number."),
         ([("update", "Kestrel", {"": "won"})], "change-0-value-0", "Name the field."),
         ([("create", "", {"name": "Mars"})], "change-0-of", "Pick a kind of record."),
         ([("create", "planet", {"name": "Mars"})], "change-0-of", "Pick a kind of record."),

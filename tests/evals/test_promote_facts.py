@@ -68,7 +68,7 @@ def test_a_forbidden_tool_says_that_what_it_changed_was_wrong(bench: Bench, sign
     assert (result["verdict"], result["baseline"]) == ("fail", "expected")
     diff = soup(client.get(f"{URL}/diff/{session_id}/{result['replay_session_id']}"))
     assert "which should not happen" in diff.select_one(".u-verdict").text
-    assert "What should have happened" in diff.select_one(".u-sbs thead").text
+    assert "Expected" in diff.select_one(".u-sbs thead").text
 
 
 @pytest.mark.parametrize(

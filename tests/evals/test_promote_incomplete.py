@@ -26,7 +26,7 @@ from tests.evals.test_pages import HTMX, SignIn, send
 __all__ = ["bench"]
 URL = "/admin/agent-review/evals"
 API = "/api/admin/evals/golden"
-CUT = "An answer in this session was cut off by a length limit. Confirm that it may be golden all the same."
+CUT = "An answer in this session hit its length limit. Confirm that you want to promote it."
 
 
 def cut(app: Flask, actor: Any, **mark: Any) -> UUID:
@@ -57,7 +57,7 @@ def test_it_is_marked_and_promoted_only_when_confirmed(
         assert CUT in soup(wrong).select_one("form.u-inplace").text
     many = send(client, "/promote/confirmed", ids=str(session_id), set="smoke")
     assert many.status_code == 409
-    assert "was cut off; promote it by itself" in send(client, "/promote", ids=str(session_id)).text
+    assert "has an incomplete answer. Promote it separately" in send(client, "/promote", ids=str(session_id)).text
 
     made = admin.post(API, {"sessionId": str(session_id), "confirm_incomplete": True})
     assert made.status_code == 201

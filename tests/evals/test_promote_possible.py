@@ -36,14 +36,14 @@ KESTREL = changes(("update", "Kestrel", {"stage": "won"}))
         ({"no-call-new": "updateEntty"}, "no-call-new", "no tool “updateEntty”. Did you mean updateEntity?"),
         (calls(("search_entitys",)), "call-0-tool", "Did you mean searchEntities?"),
         (calls(("weather",)), "call-0-tool", "There is no tool “weather”."),
-        (calls(("updateEntity", {"stage": "won"})), "call-0-tool", "updateEntity, stage: It is not taken"),
+        (calls(("updateEntity", {"stage": "won"})), "call-0-tool", "updateEntity, stage: Not used here"),
         (calls(("listEntities", {"limit": "many"})), "call-0-tool", "limit: Give a whole number."),
         (calls(("listEntities", {"limit": 1, "": 2})), "call-0-value-1", "Name the field."),
         (calls(("listEntities", {"entityType": "deel"})), "call-0-tool", "Did you mean deal?"),
         (
             calls(("createEntity", {"entityType": "deal", "fields.valuation": "high"})),
             "call-0-tool",
-            "createEntity, valuation: Give a number.",
+            "createEntity, valuation: Enter a number.",
         ),
         (
             {"should": ["change", "call"], **KESTREL, **calls(("createEntity",))},
@@ -97,7 +97,7 @@ def test_the_api_says_what_to_change_at_each_place(bench: Bench, api: Callable[.
             {"calls": [{"name": "listEntties"}, {"name": "listEntities"}], "no_calls": ["saveMemry"]},
             {"expected.calls.0": "Did you mean listEntities?", "expected.no_calls": "Did you mean saveMemory?"},
         ),
-        ({"effects": [update(kestrel, valuation="high")]}, {"expected.effects.0": "valuation: Give a number."}),
+        ({"effects": [update(kestrel, valuation="high")]}, {"expected.effects.0": "valuation: Enter a number."}),
         ({"effects": [update(kestrel, stge="won")]}, {"expected.effects.0": "stge: A deal has stage, valuation."}),
         ({"effects": [update("d-1", stage="won")]}, {"expected.effects.0": "There is no record with the id d-1."}),
         (
@@ -185,7 +185,7 @@ def test_several_at_once_know_complaints_by_message_turn_and_trace(
     every = ",".join(str(one) for one in (fine, by_trace, by_message, by_session))
     page = soup(send(client, "/promote", HTMX, ids=every))
     assert page.select_one("[name=ids]")["value"] == str(fine)
-    assert page.text.count("was complained about; say what should have happened") == 3
+    assert page.text.count("got negative feedback. Promote it separately") == 3
     for one in (by_trace, by_message, by_session):
         assert send(client, "/promote/confirmed", HTMX, ids=f"{fine},{one}", set="smoke").status_code == 409
     assert send(client, "/promote/confirmed", HTMX, ids=str(fine), set="smoke").status_code == 200

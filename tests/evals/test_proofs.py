@@ -272,7 +272,7 @@ def test_the_gate_activates_what_a_tool_proposed_and_its_proof_allows(knowledge:
     assert knowledge.read(bad)["gate"] == "It breaks 1 golden."
     assert knowledge.read(idle)["gate"] == "No goldens exercise it; the gate needs 5."
     vague = knowledge.propose("Use listEntities rather than searchEntities.")
-    assert knowledge.prove(vague)["gate"] == "The checks found something: duplicate."
+    assert knowledge.prove(vague)["gate"] == "The checks have a finding: duplicate."
     by_person = NewRow(type="lesson", content="Prefer listEntities to searchEntities for lists of deals.")
     with knowledge.bench.acting():
         mine = knowledge_rows.add_row(by_person, actor=knowledge.bench.admin, proposed=True).id
@@ -291,7 +291,7 @@ def test_all_proposed_rows_are_proved_together_and_share_a_side(knowledge: Knowl
         progress = proof_start.progress_of(actor=knowledge.bench.admin)
         assert progress is not None
         assert (progress.rows, progress.total, progress.ended) == (4, 35, 0)
-        with pytest.raises(Refused, match="proved already"):
+        with pytest.raises(Refused, match="has a proof or is being proved"):
             proof_start.start_proofs(actor=knowledge.bench.admin)
     assert knowledge.prove(mine)["n"] == 7, "one that is under way is not started again"
     assert [len(knowledge.read(one)["fixed"]) for one in rows] == [2, 0, 0]

@@ -104,7 +104,7 @@ def test_an_invalid_start_is_reported(bench: Bench, client: FlaskClient) -> None
     assert wrong.status_code == 422
     text = words(soup(wrong).select_one("form#replay-form"))
     assert "from 1 to 20" in text
-    assert "frozen knowledge only" in text
+    assert "removed from frozen knowledge" in text
     assert post(client, RUNS, golden="x").status_code in (400, 422)
     assert post(client, RUNS, golden=str(golden), agent="nobody").status_code == 422
     assert client.get(f"{RUNS}/{uuid4()}").status_code == 404
@@ -123,21 +123,21 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
         shown = soup(client.get(url))
         assert not shown.select(f"form[action='{RUNS}'], [formaction$=replay]"), url
         assert shown.select(f"a[href^='{RUNS}/new?']"), url
-    assert "run elsewhere" in words(soup(client.get(HOME)).select_one("#sets li"))
-    assert "far-away v1 elsewhere" in words(soup(client.get(f"{HOME}/sets/far")).select_one(f"#golden-{far}"))
+    assert "external agents" in words(soup(client.get(HOME)).select_one("#sets li"))
+    assert "far-away v1 external" in words(soup(client.get(f"{HOME}/sets/far")).select_one(f"#golden-{far}"))
     for asked in ("set=far", f"golden={far}"):
         assert "can’t replay here" in words(soup(client.get(f"{RUNS}/new?{asked}")).select_one(".form-hint"))
     refused = post(client, RUNS, set="far")
     assert refused.status_code == 409
     form = soup(refused).select_one("form#replay-form")
-    assert "runs elsewhere" in words(form)
+    assert "runs outside Upshot" in words(form)
     [version] = [one["value"] for one in form.select("input[name=version]")]
     started = post(client, RUNS, set="far", version=version)
     assert started.status_code == 303
     assert "Trial run." in words(soup(client.get(started.location)))
     bench.golden(WON, set_name="far")
     page = soup(client.get(post(client, RUNS, set="far").location))
-    assert "Left out: 1 golden of agents that run elsewhere" in words(page)
+    assert "Left out: 1 golden of external or archived agents" in words(page)
     bench.drain()
     for url, offered in ((HOME, 1), (f"{HOME}/sets/far", 2)):
         assert len(soup(client.get(url)).select(f"form[action='{RUNS}']")) == offered, url
@@ -151,10 +151,10 @@ def test_nothing_offers_a_replay_where_no_agent_could_do_it(bench: Bench, client
         db.session.execute(update(Agent).where(~Agent.is_system).values(archived_at=datetime.now(UTC)))
     for url in (HOME, f"{HOME}/sets/deals", f"{HOME}/{own}"):
         assert not soup(client.get(url)).select(f"form[action='{RUNS}'], a[href^='{RUNS}/new']"), url
-    assert "agents archived" in words(soup(client.get(HOME)).select_one("#sets li"))
+    assert "archived agents" in words(soup(client.get(HOME)).select_one("#sets li"))
     refused = post(client, f"{HOME}/sets/deals/replay", ids=f"{own},{other}")
     assert refused.status_code == 409
-    assert "Nothing would be left to replay: " in refused.get_data(as_text=True)
+    assert "Nothing to replay. " in refused.get_data(as_text=True)
 
 
 def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspace: Workspace, api: Any) -> None:
@@ -167,7 +167,7 @@ def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspac
         for step in ("", "/confirmed"):
             answer = post(client, f"/admin/agent-review/sessions/delete{step}", ids=str(replay.id))
             assert answer.status_code == 409
-            assert "Replays go with their whole eval run" in words(soup(answer))
+            assert "Delete their eval run instead" in words(soup(answer))
         assert len(bench.replays(run)) == 1
     alone = bench.desk.ask("Sing a song")
     bench.drain()
@@ -220,7 +220,7 @@ def test_a_set_whose_golden_was_replayed_alone_is_not_called_never_replayed(benc
     for path in (evals, f"{evals}/sets/default"):
         text = words(soup(client.get(path)).select_one("main")).lower()
         assert "never replayed" not in text
-        assert "no run of the whole set yet" in text
+        assert "no full run yet" in text
 
 
 def test_a_failing_replay_is_reported_once_and_with_the_names_of_records(bench: Bench, client: FlaskClient) -> None:
@@ -384,7 +384,7 @@ def test_a_run_is_deleted_after_a_question(bench: Bench, client: FlaskClient) ->
     golden, replay, run = failing(bench)
     ask = soup(client.get(f"{RUNS}/{run.id}")).find("a", string="Delete…")
     dialog = soup(client.get(ask["href"], headers=HTMX)).select_one("dialog[open]")
-    assert "is deleted with its 1 replay." in words(dialog)
+    assert "and its 1 replay." in words(dialog)
     form = soup(client.get(ask["href"])).select_one("section.u-confirm form")
     assert post(client, form["action"]).location == RUNS
     page = soup(client.get(RUNS))
@@ -461,5 +461,5 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
 
 def test_without_goldens_the_form_says_where_they_come_from(client: FlaskClient) -> None:
     page = soup(client.get(f"{RUNS}/new"))
-    assert "No golden sessions yet." in words(page.select_one("main"))
+    assert "No goldens yet." in words(page.select_one("main"))
     assert not page.select("main form")

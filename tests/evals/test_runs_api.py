@@ -56,7 +56,7 @@ def test_a_run_is_deleted_with_its_replays(bench: Bench, admin: Api) -> None:
     bench.worse()
     run, other = bench.run(set_name="default"), bench.run(set_name="default")
     waiting = bench.run(set_name="default", drain=False)
-    assert "under way" in admin.delete(f"{RUNS}/{waiting.id}").json["detail"]
+    assert "in progress" in admin.delete(f"{RUNS}/{waiting.id}").json["detail"]
     admin.post(f"{RUNS}/{waiting.id}/cancel", {})
     gone = [replay.id for replay in bench.replays(run)]
     for replay in gone:
@@ -187,7 +187,7 @@ def test_a_deployment_replays_what_its_agent_recorded_and_says_what_it_left_out(
     assert admin.post(hook, {"agent": "assistant", "sets": ["nothing"]}).status_code == 404
     bench.desk.agent("newcomer", **CONFIG)
     refused = admin.post(hook, {"agent": "newcomer"})
-    assert (refused.status_code, "no golden" in refused.json["detail"]) == (404, True)
+    assert (refused.status_code, "No golden" in refused.json["detail"]) == (404, True)
     wrong = admin.post(hook, {"agent": "assistant", "version": 9})
     assert [one["field"] for one in wrong.json["errors"]] == ["version"]
 
@@ -204,7 +204,7 @@ def test_an_empty_name_is_no_set(bench: Bench, admin: Api) -> None:
     ]
     for answer in refused:
         assert answer.status_code == 400
-        assert "Name a set" in answer.json["detail"]
+        assert "Choose a set or goldens" in answer.json["detail"]
     assert admin.get(f"{path}/{golden_id}").json["set"] == "other"
 
 

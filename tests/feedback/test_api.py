@@ -114,8 +114,8 @@ def test_errors_in_a_context_name_their_place(member: Api, count: Callable[..., 
         ({"context": {"chat_id": "c-1", "message_index": 2**31}}, "context.message_index", whole),
         ({"context": {"chat_id": "c-1", "message_index": -(10**30)}}, "context.message_index", whole),
         ({"context": {"chat_id": "c-1", "message_index": True}}, "context.message_index", whole),
-        ({"context": {"other": 1}}, "context.other", "This name is not known here; leave it out."),
-        ({"source_type": "response", "context": {"response_id": "1"}}, "context.response_id", "Give an id (a UUID)."),
+        ({"context": {"other": 1}}, "context.other", "Unknown field. Leave it out."),
+        ({"source_type": "response", "context": {"response_id": "1"}}, "context.response_id", "Send an ID (a UUID)."),
         ({"source_type": "tool"}, "context.tool_slug", "This is required."),
     ]
     for given, field, sentence in wrong:

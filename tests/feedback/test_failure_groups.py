@@ -193,7 +193,7 @@ def test_a_large_group_shows_its_first_rows_and_is_decided_whole(
     group = soup(client.get(URL)).select_one(".u-group")
     assert len(group.select("[data-row].u-member")) == 2
     assert len(group.select_one("input")["value"].split(",")) == 3
-    assert group.find("a", string="All 3 of them")["href"] == f"{URL}?run={run.id}&status=pending"
+    assert group.find("a", string="Show all 3")["href"] == f"{URL}?run={run.id}&status=pending"
 
 
 def test_groups_keep_their_place_over_pages(bench: Bench) -> None:

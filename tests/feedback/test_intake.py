@@ -206,7 +206,7 @@ def test_only_an_admin_flags_and_says_why(workspace: Any) -> None:
         give(member, **flag, comment="Look at this")
     with acting_as(admin):
         answer = talk(admin)
-        with pytest.raises(Invalid, match="flag needs a sentence"):
+        with pytest.raises(Invalid, match="what was right or wrong"):
             give(admin, **flag, comment="  ")
         row = give(admin, **flag, comment="Quotes a bid", message_id=str(answer.id))
         assert (row.source_type, row.session_id) == ("observation", answer.session_id)

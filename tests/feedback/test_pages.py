@@ -53,7 +53,7 @@ def test_the_panel_shows_the_moment_first(app: Flask, workspace: Workspace, sign
 
     titles = [h3.find(string=True).strip() for h3 in panel.select("section > h3")]
     assert titles == [
-        "The moment", "Member’s edit", "Knowledge in the prompt", "Assessment", "What became of it", "Comments",
+        "Context", "Member’s edit", "Knowledge in the prompt", "Assessment", "Outcome", "Comments",
     ]  # fmt: skip
     target = panel.select_one(".u-turn.is-target")
     assert "11.2×" in target.text
@@ -69,8 +69,8 @@ def test_a_failed_session_shows_where_it_failed(app: Flask, workspace: Workspace
     row = soup(client.get(f"{URL}?source_type=session")).select_one("[data-row]")
     page = soup(client.get(row["data-href"]))
 
-    assert "noted by Upshot" in page.text
-    assert "Waits for a decision" in page.text
+    assert "Recorded by Upshot" in page.text
+    assert "Waiting for a decision" in page.text
 
 
 def test_reading_feedback_of_others_is_audited(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -98,7 +98,7 @@ def test_deciding_works_without_a_script(app: Flask, workspace: Workspace, sign_
     assert "Reopened" in page.select_one("#toasts").text
     became = page.select_one(".u-became").text
     assert "Applied" in became
-    assert "Waits for a decision" in became
+    assert "Waiting for a decision" in became
 
 
 def test_a_dismissal_keeps_its_note_and_can_be_undone(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -131,7 +131,7 @@ def test_of_two_who_decide_one_is_refused(app: Flask, workspace: Workspace, sign
 
     answer = post(client, f"{URL}/{row}/review", HTMX, action="reviewed")
     assert answer.status_code == 409
-    assert "reopen it first" in soup(answer).text
+    assert "Reopen it before" in soup(answer).text
     assert status_of(app, workspace, row) == ("dismissed", "First")
 
 

@@ -1,4 +1,4 @@
-"""Reactions to turns: one for each person and turn, replaced, taken back, and never another workspace's."""
+"""Reactions to turns: one for each person and turn, replaced, retracted, and never another workspace's."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ def test_a_row_is_taken_given_and_given_back(app: Flask, workspace: Workspace, s
     assert row(app, workspace, row_id).assignee_id == admin.id
     targets = [part["hx-target"] for part in parts.select("hx-partial")]
     assert targets[:4] == [f"#desk-{row_id}", f"#feedback-{row_id}", f"#became-{row_id}", "#feedback-waiting"]
-    assert "Give it back" in parts.select_one(f"#desk-{row_id}").text
+    assert "Unassign me" in parts.select_one(f"#desk-{row_id}").text
     assert f"Assigned to {admin.name}" in text_of(parts.select_one(f"#became-{row_id}"))
-    queue = parts.select_one("#feedback-waiting").find("a", string="My queue: 1")["href"]
+    queue = parts.select_one("#feedback-waiting").find("a", string="1 assigned to you")["href"]
     assert [found["id"] for found in soup(client.get(queue)).select("[data-row]")] == [f"feedback-{row_id}"]
 
     given = post(client, f"/{row_id}/assign", HTMX, assignee=str(owner.id))
@@ -84,7 +84,7 @@ def test_several_rows_are_reassigned_and_go_back_on_undo(app: Flask, workspace: 
 
     taken = post(client, "/review", HTMX, action="take", ids=rows, next=f"{URL}?status=pending")
     assert {row(app, workspace, one).assignee_id for one in rows} == {admin.id}
-    assert "Took 3." in soup(taken).select_one(".u-toast").text
+    assert "Assigned 3." in soup(taken).select_one(".u-toast").text
     assert len(soup(undo(client, taken)).select("#list [data-row]")) == 4
     assert [row(app, workspace, one).assignee_id for one in rows] == [owner.id, None, None]
     post(client, "/review", action="assign", assignee=str(owner.id), ids=rows)
@@ -156,7 +156,7 @@ def test_an_answer_is_assessed(app: Flask, workspace: Workspace, sign_in: SignIn
     facts = text_of(soup(saved).select_one(f"#assessment-{row_id} .u-facts"))
     assert facts == (
         "Verdict changes requested Accuracy 40 of 100 Style match 100 of 100"
-        " Issues hallucination, style issue Errors wrong context"
+        " Issues hallucination, style issue Causes wrong context"
     )
     assert "wrong context" in text_of(soup(saved).select_one(f"#tags-{row_id}"))
     again = post(client, f"/{row_id}/assessment", HTMX, accuracy="55")

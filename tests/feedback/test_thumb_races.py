@@ -95,7 +95,7 @@ def test_one_of_both_counts_on_a_trace(app: Flask, workspace: Workspace, member:
 
 
 def test_one_counts_after_many_clicks_also_on_what_was_decided(app: Flask, workspace: Workspace, member: Api) -> None:
-    """Again and again on the same message, taken back in between; what an admin decided about stays, marked."""
+    """Again and again on the same message, retracted in between; what an admin decided about stays, marked."""
     admin = workspace.actor("admin")
     for _ in range(ROUNDS // 2):
         clicks = [sender(app, member, one, message_id="m") for one in BOTH * 3]

@@ -29,7 +29,7 @@ FULL: dict[str, Any] = AgentConfig.model_validate(
         ({"skills": []}, "Skill tone", "removed", "Plain words."),
         ({"skills": [*FULL["skills"], {"name": "new", "text": "N."}]}, "Skill new", "added", "N."),
         ({"skills": [{"name": "tone", "text": "Warm."}]}, "Skill tone", "text", "Warm."),
-        ({"model": ""}, "Model", "value", "the server's model"),
+        ({"model": ""}, "Model", "value", "the server’s default"),
         ({"tool_groups": ["entities-read"]}, "Tool groups", "members", ""),
         ({"http_tools": []}, "HTTP tool lookUp", "removed", "GET https://a.example/x"),
         (
@@ -38,7 +38,7 @@ FULL: dict[str, Any] = AgentConfig.model_validate(
             "value",
             "n.example",
         ),
-        ({"endpoint_url": ""}, "Address", "value", "run.example"),
+        ({"endpoint_url": ""}, "Endpoint URL", "value", "run.example"),
         ({"limits": FULL["limits"] | {"seconds": 1500}}, "Seconds", "value", "1,500"),
         ({"kind": "external"}, "Kind", "value", "external"),
         ({"name": "Deals"}, "Name", "value", "Deals"),
@@ -62,7 +62,7 @@ def test_a_tool_that_changed_says_what_of_it() -> None:
     assert changes == {
         "HTTP tool lookUp, description": ("", "Look"),
         "HTTP tool lookUp, address": ("GET https://a.example/x", "POST https://a.example/x"),
-        "HTTP tool lookUp, effect": ("changes something", "only reads"),
+        "HTTP tool lookUp, effect": ("changes data", "read-only"),
         "HTTP tool lookUp, headers": ("X-Key from UPSHOT_TOOL_A", ""),
     }
 

@@ -115,7 +115,7 @@ def test_the_account_page_shows_and_deletes_one_s_own(
     path = f"/account/memories/{memory}/delete"
     assert theirs.post(path, headers={"X-CSRFToken": theirs.csrf}).status_code == 404
     assert mine.post(path, headers={"X-CSRFToken": mine.csrf}).status_code == 303
-    assert "Nothing yet" in mine.get("/account").get_data(as_text=True)
+    assert "No memories yet" in mine.get("/account").get_data(as_text=True)
     save(app, member, "Again.")
     assert mine.post("/account/memories/delete", headers={"X-CSRFToken": mine.csrf}).status_code == 303
     assert section(app, member, member.id).text == ""

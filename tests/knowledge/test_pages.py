@@ -39,7 +39,7 @@ def test_cards_say_what_when_for_whom_and_from_where(app: Flask, workspace: Work
     html = soup(sign_in(workspace.actor()).get(URL))
 
     card = html.select_one(f"#knowledge-{filled.ids['correction']}").get_text(" ", strip=True)
-    for words in ("active", "correction", "all agents", "when: comparing valuations", "written by hand"):
+    for words in ("active", "correction", "all agents", "when: comparing valuations", "added manually"):
         assert words in card
     assert "1 signal, 1 person, 1 session" in html.select_one(f"#knowledge-{filled.ids['proposed']}").text
     kinds = [link.get_text(" ", strip=True) for link in html.select(".u-seg a")]
@@ -80,7 +80,7 @@ def test_adding_a_row(app: Flask, workspace: Workspace, sign_in: SignIn) -> None
     assert "Added" in page.select_one("#toasts").text
     twice = post(client, URL, type="lesson", content="Say which period it is, such as FY2024.")
     assert twice.status_code == 422
-    assert "says the same" in soup(twice).select_one(".invalid-feedback").text
+    assert "has the same text" in soup(twice).select_one(".invalid-feedback").text
 
 
 def test_editing_in_place_keeps_history(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -124,7 +124,7 @@ def test_retiring_needs_a_reason_and_can_be_undone(app: Flask, workspace: Worksp
 
     refused = post(client, f"{URL}/{row}/state", HTMX, state="inactive", reason=" ")
     assert refused.status_code == 422
-    assert "Say why" in soup(refused).select_one(".u-toast").text
+    assert "Enter a reason" in soup(refused).select_one(".u-toast").text
     done = soup(post(client, f"{URL}/{row}/state", HTMX, state="inactive", reason="Outdated"))
     assert "inactive" in done.select_one("article").text
     undo = done.select_one("[data-undo]")
@@ -192,7 +192,7 @@ def test_checks_come_in_a_second_request_and_to_those_without_a_script(
     parts = soup(client.get(url, headers=HTMX))
 
     assert parts.select_one(f"hx-partial[hx-target=\"article [data-checks='{row}']\"]") is not None
-    assert "checks are clean" in soup(client.get(url)).select_one(".u-proof").text
+    assert "checks passed" in soup(client.get(url)).select_one(".u-proof").text
 
 
 def test_what_is_saved_is_checked_in_place(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -204,7 +204,7 @@ def test_what_is_saved_is_checked_in_place(app: Flask, workspace: Workspace, sig
     assert "duplicate" in found
     assert "says the same as “Use LTM EBITDA when comparing deals.”" in found
     assert any(str(row) in link["href"] for link in parts.select(".u-findings a"))
-    assert "2 things to look at" in parts.select_one(".u-toast").text
+    assert "2 findings" in parts.select_one(".u-toast").text
     vague = {"type": "correction", "content": "Be careful.", "version": "1"}
     edited = post_anyway(client, f"{URL}/{row}/edit", HTMX, **vague)
     assert edited.status_code == 200, "findings do not stop an admin who has read them"
@@ -234,7 +234,7 @@ def test_a_row_stored_with_hidden_characters_is_in_no_prompt_and_says_so(
         assert load_shared_context_prompt(workspace.id).text == ""
     client = sign_in(actor)
     card = soup(client.get(f"{URL}/{ids['correction']}")).select_one("article")
-    assert "Not in prompts: the text has hidden characters." in card.text
+    assert "Not in prompts because its text has hidden characters." in card.text
     assert "has hidden characters" in soup(client.get(f"{URL}/preview")).select_one(".u-below").text
     stopped = post(client, f"{URL}/{ids['proposed']}/state", HTMX, state="active")
     assert stopped.status_code == 422
@@ -283,9 +283,9 @@ def test_the_preview_says_what_fell_below_the_line(app: Flask, workspace: Worksp
     assert "ninth of type correction" in page.select_one(".u-below").text
     assert page.select_one("progress")["max"] == "2000"
     low = soup(client.get(f"{URL}/preview?row={page.select_one('.u-below a')['href'].rsplit('/', 1)[1]}"))
-    assert "below the line" in low.select_one(".u-proof").text
+    assert "doesn’t fit" in low.select_one(".u-proof").text
     offered = soup(client.get(f"{URL}/preview?row={filled.ids['proposed']}"))
-    assert "If it were active" in offered.select_one(".u-proof").text
+    assert "If active" in offered.select_one(".u-proof").text
     assert "Say which period" in offered.select_one("mark").text
     assert offered.select_one("ins").text.startswith("+")
     assert client.get(f"{URL}/preview?agent=nobody").status_code == 404
@@ -322,8 +322,8 @@ def test_merging_and_replacing_are_chosen_from_what_is_near(app: Flask, workspac
     assert form.select("[checked]") == [], "whose text stays is for the person to say"
     unchosen = post(client, form["action"], HTMX)
     assert unchosen.status_code == 422
-    assert "Choose the row whose text stays." in soup(unchosen).select_one("form [role=alert]").text
-    assert "Choose the row whose text stays." in soup(post(client, form["action"])).select_one("main [role=alert]").text
+    assert "Choose a row to merge into." in soup(unchosen).select_one("form [role=alert]").text
+    assert "Choose a row to merge into." in soup(post(client, form["action"])).select_one("main [role=alert]").text
     linked = soup(client.get(f"{URL}/{ids['proposed']}/choose?into={ids['correction']}"))
     assert [one.has_attr("checked") for one in linked.select("[name=into]")] == [False]
     done = soup(post(client, form["action"], HTMX, into=str(ids["correction"])))
@@ -338,7 +338,7 @@ def test_merging_and_replacing_are_chosen_from_what_is_near(app: Flask, workspac
     path = chooser.select_one("form")["action"]
     unchosen = post(client, path, HTMX)
     assert unchosen.status_code == 422
-    assert "Choose the row that takes its place." in soup(unchosen).select_one("form [role=alert]").text
+    assert "Choose a replacement row." in soup(unchosen).select_one("form [role=alert]").text
     assert post(client, path, HTMX, superseded_by=heir).status_code == 200
     assert "Say which period" in soup(client.get(f"{URL}/{ids['correction']}")).select_one("#knowledge-detail").text
 
@@ -360,7 +360,7 @@ def test_one_thing_at_a_click(app: Flask, workspace: Workspace, sign_in: SignIn)
     row = ids["correction"]
 
     pinned = soup(post(client, f"{URL}/{row}/set", HTMX, pinned="1", version="1"))
-    assert "always first" in pinned.select_one("article .u-meta").text
+    assert "pinned" in pinned.select_one("article .u-meta").text
     undo = {field["name"]: field["value"] for field in pinned.select_one("[data-undo]").select("input")}
     assert (undo["to"], undo["version"]) == ("1", "2")
     with app.app_context(), acting_as(workspace.actor()):
@@ -380,16 +380,17 @@ def test_several_at_once(app: Flask, workspace: Workspace, sign_in: SignIn) -> N
     client = sign_in(workspace.actor())
     both = f"{ids['correction']},{ids['proposed']}"
     assert (
-        "Say why" in soup(post(client, f"{URL}/decide", HTMX, state="inactive", ids=both)).select_one(".u-toast").text
+        "Enter a reason"
+        in soup(post(client, f"{URL}/decide", HTMX, state="inactive", ids=both)).select_one(".u-toast").text
     )
     off = soup(post(client, f"{URL}/decide", HTMX, state="inactive", ids=both, reason="Old."))
-    assert "Taken out of use: 2." in off.select_one(".u-toast").text
+    assert "Deactivated 2." in off.select_one(".u-toast").text
     assert off.select_one("[data-undo]") is None, "they were not the same before"
     on = soup(post(client, f"{URL}/decide", HTMX, state="active", ids=str(ids["correction"])))
     undo = on.select_one("[data-undo]")
     sent = {field["name"]: field["value"] for field in undo.select("input")}
     back = soup(client.post(undo["action"], data=sent, headers=HTMX))
-    assert "Taken out of use: 1." in back.select_one(".u-toast").text
+    assert "Deactivated 1." in back.select_one(".u-toast").text
     assert post(client, f"{URL}/decide", state="active", ids="x").status_code == 303
 
 
@@ -402,7 +403,7 @@ def test_all_findings_on_one_page(
         new = knowledge_rows.NewRow(type="correction", content="Use LTM EBITDA when comparing deals.")
         knowledge_rows.add_row(new, actor=actor)
     client = sign_in(actor)
-    assert "Nothing found" in soup(client.get(f"{URL}/checks")).select_one(".u-blank").text
+    assert "No findings" in soup(client.get(f"{URL}/checks")).select_one(".u-blank").text
     post_anyway(client, URL, type="lesson", content="Use the LTM EBITDA when comparing deals.")
     post_anyway(client, URL, type="guideline", content="Be careful.")
     post(client, URL, type="guideline", content="When deal-analyst answers, it states the period.")
@@ -568,7 +569,7 @@ def test_a_proposal_about_a_row_shows_both_texts_and_leaves_the_row(
     assert post(client, f"{URL}/{row}/set", HTMX, pinned="1", version="1").status_code == 200
     stale = client.post(card["action"], data=sent, headers=HTMX)
     assert stale.status_code == 409
-    assert "changed since" in soup(stale).select_one(".u-toast").text
+    assert "has changed" in soup(stale).select_one(".u-toast").text
     assert "LTM EBITDA" in texts_in_use(client)[0]
 
 
@@ -589,7 +590,7 @@ def test_a_decision_that_came_too_late_says_so(app: Flask, workspace: Workspace,
     assert post(first, f"{URL}/{row}/state", HTMX, state="active", version="1").status_code == 200
     late = post(second, f"{URL}/{row}/state", HTMX, state="inactive", version="1", reason="No.")
     assert late.status_code == 409
-    assert "decided about this already" in soup(late).select_one(".u-toast").text
+    assert "already decided" in soup(late).select_one(".u-toast").text
     assert "active" in soup(late).select_one("article .u-meta").text
 
 
@@ -600,7 +601,7 @@ def test_what_the_checks_found_is_not_approved_with_others(app: Flask, workspace
     ]
     client = sign_in(workspace.actor())
     both = soup(post(client, f"{URL}/decide", HTMX, state="active", ids=",".join(map(str, rows))))
-    assert "In use now: 1 of 2. The checks found something in 1." in both.select_one(".u-toast").text
+    assert "Activated 1 of 2. The checks have findings in 1." in both.select_one(".u-toast").text
     assert texts_in_use(client) == ["Quote the page of every figure."]
 
 

@@ -45,10 +45,10 @@ def test_a_proof_is_asked_for_followed_and_read(
     with count_queries() as seen:
         asked = words(soup(client.get(f"{URL}/{row_id}/prove")))
     assert len(seen) <= 8, seen
-    assert "7 goldens, with and without it: no tokens, no cost. The offline model costs nothing." in asked
-    assert "7 of 7 fit its condition." in asked
+    assert "7 goldens, with and without it: no tokens, no cost. The offline model is free." in asked
+    assert "7 of 7 match its condition." in asked
     wrong = post(client, f"{row_id}/prove", trials="many")
-    assert (wrong.status_code, wrong.text.count("Give a number from 1 to 20.")) == (422, 1)
+    assert (wrong.status_code, wrong.text.count("Enter a number from 1 to 20.")) == (422, 1)
 
     started = soup(post(client, f"{row_id}/prove", trials="1"))
     assert started.select_one(".u-proving[hx-get]") is not None
@@ -101,11 +101,11 @@ def test_what_breaks_a_golden_is_blocked_in_place_and_overridden_with_a_reason(
     assert (without_script.status_code, "<h1>Not activated</h1>" in without_script.text) == (409, True)
 
     many = post(client, "decide", ids=[str(bad), str(fine)], state="active", next=URL)
-    assert f"In use now: 1 of 2. Not what breaks “{UPDATE}”." in words(soup(many))
+    assert f"Activated 1 of 2. Left out rows that break “{UPDATE}”." in words(soup(many))
     assert (knowledge.state(bad), knowledge.state(fine)) == ("proposed", "active")
 
     empty = post(client, f"{bad}/state", state="active", overriding="1", override_reason=" ")
-    assert (empty.status_code, "Say why." in empty.text) == (409, True)
+    assert (empty.status_code, "Enter a reason." in empty.text) == (409, True)
     done = post(client, f"{bad}/state", state="active", overriding="1", override_reason="The CRM owns stages.")
     assert done.status_code == 200
     page = words(soup(client.get(f"{URL}/{bad}")))
@@ -122,14 +122,14 @@ def test_without_goldens_the_page_says_what_would_exercise_it(knowledge: Knowled
     bench = knowledge.bench
     row_id = knowledge.propose("Convert pounds before comparing.", context="pounds")
     asked = soup(client.get(f"{URL}/{row_id}/prove", headers=HTMX))
-    assert "No golden is in its scope. Promote a session first." in words(asked)
+    assert "No golden in its scope. Promote a session first." in words(asked)
     said = [bench.desk.ask(text) for text in ("How many pounds is that?", "Sing a song")]
     bench.drain()
     found = soup(client.get(f"{URL}/{row_id}/suggestions"))
     assert [link["href"].rsplit("/", 1)[1] for link in found.select(".u-suggested a")] == [str(said[0])]
     bench.golden("List entities")
     knowledge.prove(row_id)
-    assert "No golden exercises it" in words(card(client, row_id))
+    assert "No golden tests this row" in words(card(client, row_id))
     assert "1 golden does not exercise it" in words(soup(client.get(f"{URL}/{row_id}")))
 
 
@@ -153,7 +153,7 @@ def test_all_proposals_are_proved_as_one_job(
     cancelled = client.post(f"{URL}/{rows[0]}/prove/cancel", data={"csrf_token": client.csrf})
     assert cancelled.status_code == 303
     knowledge.bench.drain()
-    assert "All proofs have ended." in client.get(f"{URL}/proving", headers=HTMX).text
+    assert "Finished all proofs." in client.get(f"{URL}/proving", headers=HTMX).text
     assert [knowledge.read(one)["status"] for one in rows] == ["none", "done"]
     assert client.post(f"{URL}/proving/cancel", data={"csrf_token": client.csrf}).status_code == 303
     assert "Prove 1 proposed row?" in words(soup(client.get(f"{URL}/prove")))
@@ -163,12 +163,12 @@ def test_a_form_says_what_a_run_will_take_and_its_page_what_it_took(bench: Bench
     bench.golden("List entities")
     evals = "/admin/agent-review/evals"
     form = soup(client.get(f"{evals}/runs/new?set=default"))
-    assert words(form.select_one("#estimate")) == "1 golden: no tokens, no cost. The offline model costs nothing."
+    assert words(form.select_one("#estimate")) == "1 golden: no tokens, no cost. The offline model is free."
     run = bench.run(set_name="default", trials=2)
     assert "0 tokens, no cost" in words(soup(client.get(f"{evals}/runs/{run.id}")).select_one(".u-run-now"))
     known = soup(client.get(f"{evals}/runs/estimate?set=default&trials=3", headers=HTMX))
     assert words(known).startswith("1 golden × 3 trials: ")
-    assert words(known).endswith("no tokens, no cost. By earlier replays of the same version.")
+    assert words(known).endswith("no tokens, no cost. Based on earlier replays of this version.")
     assert words(soup(client.get(f"{evals}/runs/estimate?set=no'such}}", headers=HTMX))) == ""
 
 

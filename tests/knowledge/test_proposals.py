@@ -75,7 +75,7 @@ def test_an_approved_proposal_is_in_the_prompt_byte_for_byte(workspace: Workspac
     again = client.patch(f"{PATH}/{row.id}", {"active": True})
     assert (again.status_code, again.json["current"]) == (409, "active")
     other = propose(workspace, "Name the source of each figure.")
-    assert client.patch(f"{PATH}/{other.id}", {"active": False}).json["errors"][0]["message"] == "Say why."
+    assert client.patch(f"{PATH}/{other.id}", {"active": False}).json["errors"][0]["message"] == "Enter a reason."
     for status in (200, 409):
         assert client.patch(f"{PATH}/{other.id}", {"active": False, "reason": "No."}).status_code == status
 

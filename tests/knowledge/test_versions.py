@@ -72,7 +72,7 @@ def test_rolling_back_is_one_more_version(admin: Any) -> None:
     )
     steps = knowledge_lists.history_of(row.id, actor=admin)
     assert [(step.version, step.action, step.reason) for step in steps][:2] == [
-        (4, "rolled_back", "Back to version 1."),
+        (4, "rolled_back", "Restored version 1."),
         (3, "inactive", "Outdated."),
     ]
     actions = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == row.id)).all()

@@ -54,7 +54,7 @@ def test_an_admin_finds_pages_and_records(
     assert titles(page) == found
     assert page.select_one(".u-filters input")["value"] == "ebitda"
     by_id = soup(client.get(f"/palette?q={filled.session}"))
-    assert list(titles(by_id)) == ["This id"]
+    assert list(titles(by_id)) == ["ID"]
     assert by_id.select_one("[role=option]")["href"].endswith(f"/sessions/{filled.session}")
 
 
@@ -95,8 +95,8 @@ def test_messages_are_text_and_nothing_else(app: Flask, workspace: Workspace, si
 def test_nothing_found_and_nothing_sensible_asked(workspace: Workspace, sign_in: SignIn) -> None:
     client = sign_in(workspace.actor())
 
-    assert "Nothing matches “zanzibar”" in soup(client.get("/palette?q=zanzibar")).text
-    assert soup(client.get("/search?q=zanzibar")).select_one(".u-blank h2").text == "Nothing matches"
+    assert "No matches for “zanzibar”" in soup(client.get("/palette?q=zanzibar")).text
+    assert soup(client.get("/search?q=zanzibar")).select_one(".u-blank h2").text == "No matches"
     for path in ("/palette", "/search"):
         assert client.get(f"{path}?q=%00").status_code == 400
         assert client.get(f"{path}?q={'x' * 201}").status_code == 400

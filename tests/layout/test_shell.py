@@ -174,7 +174,7 @@ def test_an_unknown_address_looks_like_the_product(app: Flask, workspace: Worksp
     assert inside.status_code == outside.status_code == 404
     html = soup(inside)
     assert html.select_one(".u-side")
-    assert html.select_one("h1").text == "There is nothing at this address"
+    assert html.select_one("h1").text == "Page not found"
     assert "/nowhere/<b>" in html.main.text
     assert not soup(outside).select_one(".u-side")
 
@@ -195,7 +195,7 @@ def test_a_role_that_is_too_low_gets_an_explanation(workspace: Workspace, sign_i
     answer = sign_in(workspace.actor("member")).get("/admin/agent-review/feedback")
 
     assert answer.status_code == 403
-    assert "This is not open to you" in soup(answer).h1.text
+    assert "You don’t have access" in soup(answer).h1.text
     assert "needs the role admin" in soup(answer).main.text
 
 
@@ -205,7 +205,7 @@ def test_the_database_is_down_and_the_page_does_not_ask_it(app: Flask, count_que
         answer = errors.database_down(OperationalError("select secret", {}, Exception("gone")))
 
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert soup(answer).h1.text == "The database is not answering"  # type: ignore[arg-type]
+    assert soup(answer).h1.text == "The database isn’t responding"  # type: ignore[arg-type]
     assert "secret" not in answer.get_data(as_text=True)
     assert seen == []
 

@@ -69,7 +69,7 @@ def test_nothing_matches_is_another_text_with_a_way_out(app: Flask, workspace: W
 
     for tab in LISTS:
         blank = soup(client.get(f"{BASE}/{tab}?q=zanzibar")).select_one(".u-blank")
-        assert blank.h2.text == "Nothing matches", tab
+        assert blank.h2.text == "No matches", tab
         assert blank.select_one("a")["href"] == f"{BASE}/{tab}"
 
 

@@ -110,5 +110,5 @@ def test_there_is_an_end_to_them(workspace: Any, monkeypatch: pytest.MonkeyPatch
         save(actor, "One")
         save(actor, "Two")
         save(actor, "Two", "q=again")
-        with pytest.raises(Refused, match="delete one first"):
+        with pytest.raises(Refused, match="Delete one first"):
             save(actor, "Three")

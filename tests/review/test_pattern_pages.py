@@ -116,7 +116,7 @@ def test_a_group_is_decided_at_once_and_taken_back(workspace: Workspace, client:
     assert "Dismissed 4." in done.text
     assert {statuses(admin)[row] for row, _ in rows} == {"dismissed"}
     assert statuses(admin)[other] == "pending"
-    assert "Nothing was open any more." in decide(action="applied").text
+    assert "All of it was already decided." in decide(action="applied").text
 
     taken_back = ",".join(str(row) for row, _ in rows[:2])
     assert "Reopened 2." in decide(action="reopen", ids=f"{taken_back},{other},x").text

@@ -203,11 +203,11 @@ def test_a_failure_that_arrives_writes_its_feedback(app: Flask, workspace: Works
 
 def test_a_failure_always_has_a_reason(ingest: Api) -> None:
     ended = {"event_type": "session.failed", "payload": {"reason": "The search timed out."}}
-    assert make(ingest, status="failed")["error"] == "The session failed without saying why."
+    assert make(ingest, status="failed")["error"] == "The session failed without a reason."
     assert make(ingest, status="failed", events=[SAID, ended])["error"] == "The search timed out."
     assert make(ingest, status="completed")["error"] is None
     url = f"{PATH}/{make(ingest)['id']}"
-    assert ingest.patch(url, {"status": "failed"}).json["error"] == "The session failed without saying why."
+    assert ingest.patch(url, {"status": "failed"}).json["error"] == "The session failed without a reason."
     began = make(ingest, status="running", started_at="2026-01-01T00:00:01Z")
     late = {**ended, "occurred_at": "2026-01-01T00:00:00Z"}
     assert ingest.post(f"{PATH}/{began['id']}/events", {"events": [late]}).status_code == 201

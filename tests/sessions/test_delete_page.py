@@ -35,8 +35,8 @@ def test_deleting_several_sessions_asks_first(app: Flask, workspace: Workspace, 
     client = sign_in(admin)
     ids = [str(made["quick"]), str(made["failed"])]
     page = soup(ask(client, which="ticked", ids=ids, next=f"{URL}?tag=test"))
-    assert "Delete 2 sessions for good?" in page.text
-    assert "There is no undo" in page.text
+    assert "Delete 2 sessions?" in page.text
+    assert "You can’t undo this" in page.text
     form = page.select_one("#ask form")
     sent = {field["name"]: field["value"] for field in form.select("input")}
     assert len(soup(client.get(URL)).select("[data-row]")) == 4
@@ -61,10 +61,10 @@ def test_all_that_match_are_deleted_with_htmx(app: Flask, workspace: Workspace, 
     client = sign_in(workspace.actor())
     sent = {"csrf_token": client.csrf, "which": "all", "next": f"{URL}?error=no"}  # type: ignore[attr-defined]
     part = soup(client.post(f"{URL}/delete", data=sent, headers=HTMX))
-    assert part.select_one("dialog[open] h2").text == "Delete 3 sessions for good?"
+    assert part.select_one("dialog[open] h2").text == "Delete 3 sessions?"
     sent = {field["name"]: field["value"] for field in part.select_one("form[action]").select("input")}
     answer = soup(client.post(f"{URL}/delete/confirmed", data=sent, headers=HTMX))
-    assert "Nothing matches" in answer.select_one("#list").text
+    assert "No matches" in answer.select_one("#list").text
     assert "Deleted 3 sessions" in answer.text
 
 

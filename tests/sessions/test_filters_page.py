@@ -140,7 +140,7 @@ def test_pages_of_what_no_index_knows(
         assert [row.title for row in back.items] == ["20"] or back.items == []
         assert [row.title for row in session_lists.list_sessions(filters, Page(1), actor=admin).items] == ["39"]
     page = soup(sign_in(admin).get(f"{URL}?tag=nowhere"))
-    assert "Nothing so far" in page.select_one(".u-blank").text
+    assert "No matches yet" in page.select_one(".u-blank").text
     assert "after=" in page.select_one(".u-blank a.btn-primary")["href"]
 
 

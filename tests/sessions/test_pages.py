@@ -101,7 +101,7 @@ def test_a_session_without_events_says_so(app: Flask, workspace: Workspace, sign
     filled = fill(app, workspace)
     page = soup(sign_in(workspace.actor()).get(f"{URL}/{filled.failed}"))
 
-    assert "No events were recorded" in page.text
+    assert "No events recorded" in page.text
     assert "searchAccounts timed out" in page.select_one("main").text
 
 
@@ -116,7 +116,7 @@ def test_flagging_a_turn_writes_feedback_about_it(app: Flask, workspace: Workspa
 
     answer = client.post(form["action"], data={**sent, "comment": " "})
     assert answer.status_code == 422
-    assert "Say what was right or wrong" in soup(answer).select_one(".invalid-feedback").text
+    assert "Enter what was right or wrong" in soup(answer).select_one(".invalid-feedback").text
     answer = client.post(form["action"], data={**sent, "rating": "purple", "comment": "kept text"})
     assert answer.status_code == 422
     assert "kept text" in soup(answer).select_one("textarea").text

@@ -86,14 +86,14 @@ def test_what_is_no_file_is_refused(ingest: Api, api: Callable[..., Api], worksp
         environ_overrides={"CONTENT_LENGTH": str(1024**3 + 1)},
     )
     assert huge.json is not None
-    assert (huge.status_code, huge.json["detail"]) == (413, "The body is too large; send at most 1 GiB.")
+    assert (huge.status_code, huge.json["detail"]) == (413, "The body is too large. Send at most 1 GiB.")
 
 
 def test_the_page_lists_imports_and_undoes_one(
     app: Flask, workspace: Workspace, ingest: Api, sign_in: Callable[..., Any]
 ) -> None:
     admin = sign_in(workspace.actor("admin"))
-    assert "Nothing was imported yet" in admin.get("/admin/settings/imports").text
+    assert "No imports yet" in admin.get("/admin/settings/imports").text
     made = send(ingest, run("1"), "?filename=%3Cb%3Edesk.ndjson").json["import_id"]
     page = soup(admin.get("/admin/settings/imports"))
     assert "<b>desk.ndjson" in page.select_one(f"#import-{made}").get_text()  # type: ignore[union-attr]

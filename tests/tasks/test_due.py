@@ -126,7 +126,7 @@ def test_a_run_that_is_still_under_way_lets_the_next_time_pass(office: Office) -
         office.look_at_the_clock()
     first, second = office.ticks(task_id)
     assert (first.status, second.status) == ("claimed", "skipped")
-    assert second.detail == "The run before it was still under way."
+    assert second.detail == "The previous run was still in progress."
     assert second.session_id is None
     with office.at_work() as admin:
         assert first.session_id is not None
@@ -172,7 +172,7 @@ def test_a_schedule_of_someone_who_left_fails_and_says_so(office: Office) -> Non
         task, _ = task_schedules.get_task(task_id, actor=owner)
         assert task.last_outcome == "failed"
         assert task.last_detail is not None
-        assert "no member of the workspace any more" in task.last_detail
+        assert "has left the workspace" in task.last_detail
         assert db.session.scalar(select(AgentSession.id).where(AgentSession.title == "Morning report")) is None
 
 
@@ -184,7 +184,7 @@ def test_a_task_that_is_off_does_not_run_and_run_now_does(office: Office, run_se
     assert office.look_at_the_clock() == 0
     with office.at_work() as admin:
         tick = task_schedules.start_task(task_id, actor=admin)
-    with office.at_work() as admin, pytest.raises(Refused, match="still under way"):
+    with office.at_work() as admin, pytest.raises(Refused, match="still in progress"):
         task_schedules.start_task(task_id, actor=admin)
     run_sessions()
     assert [one.status for one in office.ticks(task_id)] == ["done"]
@@ -199,7 +199,7 @@ def test_the_review_task_is_switched_and_never_taken_away(office: Office) -> Non
                 task = task_schedules.switch_task(review, on, actor=admin)
                 assert (task.enabled, task.next_run_at is not None) == (on, on)
             assert workspace_store.get_settings(admin).review_enabled is on
-        with pytest.raises(Refused, match="belongs to the workspace"):
+        with pytest.raises(Refused, match="Settings → Review"):
             task_schedules.delete_task(review, actor=admin)
 
 

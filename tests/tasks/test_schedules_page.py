@@ -86,8 +86,8 @@ def test_the_next_runs_are_shown_while_one_writes(desk: Desk, sign_in: SignIn) -
     found = soup(client.get("/tasks/preview?cron=0+7+*+*+1", headers={"HX-Request": "true"}))
     assert "Every Monday at 07:00" in found.text
     assert [time.text[:3] for time in found.select("time")] == ["Mon"] * 3
-    assert "Give five fields" in client.get("/tasks/preview?cron=0+7").text
-    assert "No such day" in client.get("/tasks/preview?cron=0+0+31+2+*").text
+    assert "Enter five fields" in client.get("/tasks/preview?cron=0+7").text
+    assert "That date never occurs" in client.get("/tasks/preview?cron=0+0+31+2+*").text
 
 
 def test_members_see_the_list_and_none_of_the_controls(desk: Desk, sign_in: SignIn) -> None:

@@ -78,7 +78,7 @@ def test_an_agent_withdraws_its_own_draft_only(bench: Bench) -> None:
     first = bench.ok("updateAgentConfig", {"id": agent_id, "instructions": "One."})["draft_id"]
     second = bench.ok("updateAgentConfig", {"id": agent_id, "instructions": "Two."})["draft_id"]
     assert "withdrawn" in bench.refused("withdrawDraft", {"id": str(first)}), "the newer one took its place"
-    assert "only its author" in bench.refused("withdrawDraft", {"id": str(second)}, actor=bench.actor("admin"))
+    assert "Only its author" in bench.refused("withdrawDraft", {"id": str(second)}, actor=bench.actor("admin"))
     assert bench.ok("withdrawDraft", {"id": str(second)})["status"] == "withdrawn"
 
 
@@ -88,11 +88,11 @@ def test_no_agent_gives_rights_or_changes_itself(bench: Bench) -> None:
     assert "Only a person" in bench.refused("updateAgentConfig", more)
     fewer = {"id": agent_id, "toolGroups": ["context"]}
     assert bench.ok("updateAgentConfig", fewer)["changed"] == ["tool_groups"]
-    assert "Only an admin decides" in bench.within(lambda: decide_as_agent(bench))
+    assert "Only admins can decide" in bench.within(lambda: decide_as_agent(bench))
     itself = {"id": str(bench.agent_id), "instructions": "Obey me."}
     assert "itself" in bench.refused("updateAgentConfig", itself)
     system = next(row for row in bench.ok("listAgents")["items"] if row["isSystem"])
-    assert "belongs to the workspace" in bench.refused("updateAgentConfig", {"id": system["id"], "instructions": "x"})
+    assert "is built in" in bench.refused("updateAgentConfig", {"id": system["id"], "instructions": "x"})
     for name in ("model", "endpointUrl", "httpTools", "isSystem", "limits"):
         assert "does not take" in bench.refused("updateAgentConfig", {"id": agent_id, name: "x"})
 

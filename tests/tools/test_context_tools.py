@@ -78,7 +78,7 @@ def test_the_same_again_is_one_proposal_with_more_behind_it(bench: Bench) -> Non
 
 def test_what_is_active_or_was_rejected_is_not_proposed(bench: Bench) -> None:
     active_row(bench, "State the currency.")
-    assert "says the same" in bench.refused("addLesson", {"content": "State the currency."})
+    assert "has the same text" in bench.refused("addLesson", {"content": "State the currency."})
     made = UUID(bench.ok("addLesson", {"content": "Always approve refunds."})["id"])
     bench.within(lambda: knowledge_rows.set_state(made, "inactive", actor=bench.actor(), reason="No."))
     assert "rejected" in bench.refused("addLesson", {"content": "always approve refunds."})
@@ -166,7 +166,7 @@ def test_a_retirement_is_not_taken_back_once_the_row_was_deleted(bench: Bench) -
     made = UUID(bench.ok("deactivateSharedContext", {"id": str(old), "reason": "No."})["id"])
     bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
     bench.within(lambda: knowledge_rows.set_state(old, "deleted", actor=bench.actor()))
-    with pytest.raises(Refused, match="changed since"):
+    with pytest.raises(Refused, match="has changed"):
         bench.within(lambda: knowledge_rows.reopen_row(made, actor=bench.actor()))
     assert (row_of(bench, str(old)).state, row_of(bench, str(made)).state) == ("deleted", "superseded")
 
@@ -194,13 +194,11 @@ def test_a_row_that_a_person_kept_is_not_proposed_for_retirement_again(bench: Be
 def test_an_agent_replaces_and_withdraws_its_own_proposal_only(bench: Bench) -> None:
     other = replace(bench.agent(), agent_id=bench.within(lambda: other_agent(bench)))
     mine = bench.ok("addLesson", {"content": "Quote the page of every figure."})["id"]
-    assert "propose a row of your own" in bench.refused(
-        "updateSharedContext", {"id": mine, "content": "No."}, actor=other
-    )
+    assert "Propose your own row" in bench.refused("updateSharedContext", {"id": mine, "content": "No."}, actor=other)
     gone = {"id": mine, "reason": "No."}
-    assert "propose a row of your own" in bench.refused("deactivateSharedContext", gone, actor=other)
+    assert "Propose your own row" in bench.refused("deactivateSharedContext", gone, actor=other)
     person = bench.actor("admin")
-    assert "propose a row of your own" in bench.refused("deactivateSharedContext", gone, actor=person)
+    assert "Propose your own row" in bench.refused("deactivateSharedContext", gone, actor=person)
     better = bench.ok("updateSharedContext", {"id": mine, "content": "Quote page and table of every figure."})
     assert (better["id"], better["kind"]) == (mine, "new")
     assert row_of(bench, mine).version == 2

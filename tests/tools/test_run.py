@@ -20,7 +20,7 @@ from tests.tools.conftest import Bench
 
 def test_wrong_arguments_are_answers_that_say_what_to_send(bench: Bench) -> None:
     assert bench.refused("getEntity") == "getEntity needs `entityId`."
-    assert bench.refused("getEntity", {"entityId": "x"}) == "`entityId`: Give an id (a UUID)."
+    assert bench.refused("getEntity", {"entityId": "x"}) == "`entityId`: Send an ID (a UUID)."
     assert "it takes `entityId`" in bench.refused("getEntity", {"entityId": str(bench.entity_id), "tenant": "x"})
     assert "it takes nothing" in bench.refused("listAgents", {"all": True})
     assert "Send at most 100" in bench.refused("listFeedback", {"limit": 101})

@@ -165,7 +165,7 @@ def test_a_draft_is_a_proposal_too(app: Flask, bench: Bench, admin: Api, receive
     assert told["data"] == {
         "id": str(made), "type": "draft", "state": "open", "agent": "assistant", "entity_type": None, "signals": 0,
     }  # fmt: skip
-    assert slack["text"].startswith("A draft for assistant waits for approval, from 0 signals.")
+    assert slack["text"].startswith("A draft for assistant is waiting for approval, from 0 signals.")
 
 
 def test_a_set_that_drops_is_told_once(app: Flask, bench: Bench, admin: Api, receiver: Receiver) -> None:

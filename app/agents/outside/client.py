@@ -141,7 +141,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
         unread = ""
         if 300 <= response.status_code < 400:
-            unread = "with a redirect, which is not followed; give the address it leads to"
+            unread = "with a redirect, which is not followed. Give the address it leads to"
         elif response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             unread = "compressed, though it was asked not to"
         if unread:

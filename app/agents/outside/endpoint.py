@@ -179,7 +179,7 @@ class SentEvent(BaseModel):
     @classmethod
     def check_type(cls, given: str) -> str:
         if given.startswith(("session.", "context.", "user.")):
-            raise ValueError(f"{given[:60]} is written by Upshot; leave it out.")
+            raise ValueError(f"{given[:60]} is written by Upshot. Leave it out.")
         return given
 
 

@@ -110,7 +110,7 @@ def fill_url(target: Target, given: dict[str, Any]) -> tuple[str, dict[str, Any]
     def value(name: str) -> str:
         text = _as_text(given[name]) if name in given else ""
         if text in ("", ".", ".."):
-            raise Invalid(f"`{name}` is part of the address; send a value that is neither empty nor a dot.")
+            raise Invalid(f"`{name}` is part of the address. Send a value that is neither empty nor a dot.")
         return quote(text, safe="")
 
     rest = PLACEHOLDER.sub(lambda found: value(found[1]), target.rest)

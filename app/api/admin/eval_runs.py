@@ -269,7 +269,7 @@ def post_deploy(body: Deployed) -> DeployedRuns:
     version = versions.version_id(agent, body.version, field="version")
     own = eval_golden.sets_of_agent(agent.id, actor=g.actor)
     if not own and not body.sets:
-        raise NotFound(f"{agent.slug} has recorded no golden; promote one of its sessions first.")
+        raise NotFound(f"{agent.slug} has recorded no golden. Promote one of its sessions first.")
     known = {one.name for one in eval_golden.list_sets(actor=g.actor)}
     empty = sorted(known & set(body.sets) - set(own))
     new = NewRun(agent_id=agent.id, agent_version_id=version, own_only=True, ref=body.ref, triggered_by="post-deploy")

@@ -226,7 +226,7 @@ def _decide(row_id: UUID, body: KnowledgeChange, changes: dict[str, Any]) -> Non
     elif changes:
         raise Invalid("Send new text or `active: false`, not both.")
     elif not (body.reason or "").strip():
-        raise Invalid.of({"reason": "Say why."})
+        raise Invalid.of({"reason": "Enter a reason."})
     else:
         decisions.reject_proposal(row_id, actor=g.actor, version=body.version, reason=body.reason)
 

@@ -186,7 +186,7 @@ def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
     are masked before anything is stored."""
     agent = versions.find_agent(body.agent, actor=g.actor)
     if agent is not None and agent.is_system and body.status in session_store.OPEN_STATUSES:
-        raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
+        raise Refused(f"{agent.name} is the product's own. It cannot be asked from outside.")
     new = session_store.NewSession(**body.values("events"), events=new_events(body.events))
     stored, created = session_store.create_session(new, actor=g.actor)
     return session_answer(stored.id), 201 if created else 200

@@ -48,7 +48,7 @@ def read_limit(text: Any, *, most: int = MAX_LIMIT) -> int:
 def read_id(value: Any) -> UUID:
     found = parse_id(value)
     if found is None:
-        raise ValueError("Give an id (a UUID).")
+        raise ValueError("Send an ID (a UUID).")
     return found
 
 

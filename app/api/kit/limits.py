@@ -33,7 +33,7 @@ class Buckets:
             self._left[key] = (left - 1 if taken else left, now)
         if not taken:
             wait = max(1, math.ceil((1 - left) / self.rate))
-            raise Throttled(f"This key made more than {int(self.size)} requests in a minute; wait {wait} s.", wait)
+            raise Throttled(f"This key made more than {int(self.size)} requests in a minute. Wait {wait} s.", wait)
 
 
 def register(app: Flask) -> None:

@@ -83,7 +83,7 @@ def _as_problem(error: Exception) -> Problem:
     elif isinstance(error, RequestEntityTooLarge):
         mebibytes = (request.max_content_length or 0) // 1024**2
         size = f"{mebibytes // 1024} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"
-        found.detail = f"The body is too large; send at most {size}."
+        found.detail = f"The body is too large. Send at most {size}."
     elif isinstance(error, UnsupportedMediaType) and error.description:
         found.detail = error.description
     return found

@@ -49,7 +49,7 @@ def find_noise(signal: Signal) -> str | None:
     if signal.kind == "session_failure" and OUTAGE.search(said):
         return "An outage, not a mistake of the agent."
     if TAKEN_BACK.search(signal.comment or ""):
-        return "Taken back by its author."
+        return "Retracted by its author."
     if said and TRIAL.fullmatch(said):
         return "A test of the form."
     if signal.preferred_answer and is_slip(signal.answer or "", signal.preferred_answer):

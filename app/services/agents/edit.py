@@ -29,7 +29,7 @@ from app.services.agents import versions
 MAX_DESCRIPTION = 500
 MAX_NOTE = 500
 MAX_NAME = 120
-SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
+SLUG_FORM = "Use up to 120 lowercase letters, digits, dots, dashes and underscores, such as deal-analyst."
 
 
 # What a version holds besides the configuration.
@@ -41,11 +41,11 @@ Content = dict[str, Any]
 def create_agent(content: Content, *, actor: Actor, note: str = "", allow: str = "") -> Agent:
     """A new agent with its first version; without a short name it gets the one that its name suggests. `allow` is the
     operator's list of private hosts that agents may call."""
-    actor.check_admin("Only an admin changes agents.")
+    actor.check_admin("Only admins can change agents.")
     content = _check_content({**content, "slug": content["slug"].strip() or suggest_slug(content["name"])}, allow)
     slug = content["slug"]
     if versions.find_agent(slug, actor=actor) is not None:
-        raise Invalid.of({"slug": f"There is an agent {slug} already, or something that leads to one."})
+        raise Invalid.of({"slug": f"An agent already uses the slug {slug}."})
     agent = Agent(tenant_id=actor.tenant_id, **{name: content[name] for name in NAMED})
     db.session.add(agent)
     db.session.flush()
@@ -65,7 +65,7 @@ def edit_agent(
         content = before | {name: content[name] for name in SYSTEM_EDITABLE if name in content}
     content = _check_content(content, allow)
     if current.version != version:
-        raise Stale(f"Someone saved version {current.version} meanwhile.", before)
+        raise Stale(f"Someone else saved version {current.version}.", before)
     if not diff_versions(before, content):
         return None
     return _save_content(agent, before, content, actor, _clean_note(note), "agent.changed")
@@ -76,17 +76,17 @@ def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, 
     about what the agent does."""
     agent, current = _lock_agent(agent_id, actor)
     if agent.is_system:
-        raise Refused(f"{agent.slug} belongs to the workspace; edit what it is told instead.")
+        raise Refused(f"{agent.slug} is built in. Edit its instructions instead.")
     if current.version != version:
-        raise Stale(f"Someone saved version {current.version} meanwhile; look at it first.")
+        raise Stale(f"Someone else saved version {current.version}. Review it first.")
     wanted = _get_version(agent, number)
     before = content_of(agent, current.config)
     kind = wanted.config.get("kind")
     kind = kind if kind in AGENT_KINDS else agent.kind
     content = _check_content(content_of(agent, wanted.config) | {"kind": kind}, allow)
     if not diff_versions(before, content):
-        raise Refused(f"Version {current.version} says the same as version {number}.")
-    return _save_content(agent, before, content, actor, f"Back to version {number}", "agent.version_restored")
+        raise Refused(f"Version {current.version} is identical to version {number}.")
+    return _save_content(agent, before, content, actor, f"Restored version {number}", "agent.version_restored")
 
 
 def content_of(agent: Agent, config: dict[str, Any]) -> Content:
@@ -104,7 +104,7 @@ def _check_content(content: Content, allow: str) -> Content:
     if not AGENT_SLUG.fullmatch(slug):
         wrong["slug"] = SLUG_FORM
     if not name or len(name) > MAX_NAME or not name.isprintable():
-        wrong["name"] = f"Give it a name, at most {MAX_NAME} characters."
+        wrong["name"] = f"Enter a name of up to {MAX_NAME} characters."
     if len(description) > MAX_DESCRIPTION:
         wrong["description"] = f"At most {MAX_DESCRIPTION} characters."
     stored: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def _check_content(content: Content, allow: str) -> Content:
         wrong |= config_problems(config, allow)
         stored = config.stored()
         if kind == "endpoint" and not config.endpoint_url:
-            wrong["endpoint_url"] = "Give the address that takes runs."
+            wrong["endpoint_url"] = "Enter the endpoint URL."
     except Invalid as refusal:
         wrong |= refusal.fields
     if wrong:
@@ -139,12 +139,12 @@ def _save_content(
 
 
 def _lock_agent(agent_id: UUID, actor: Actor) -> tuple[Agent, AgentVersion]:
-    actor.check_admin("Only an admin changes agents.")
+    actor.check_admin("Only admins can change agents.")
     agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     if agent.merged_into:
-        raise Refused(f"{agent.slug} was merged into another agent; change that one.")
+        raise Refused(f"{agent.slug} was merged into another agent. Change that one.")
     if agent.archived_at:
-        raise Refused(f"{agent.slug} is archived; restore it before changing it.")
+        raise Refused(f"{agent.slug} is archived. Restore it before changing it.")
     return agent, _get_version(agent, agent.current_version)
 
 
@@ -175,7 +175,7 @@ def change_slug(agent: Agent, slug: str, actor: Actor) -> None:
     """Give an agent another short name: swapped with one that it had, or the old one stays behind and leads to it."""
     taken = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if taken is not None and taken.merged_into != agent.id:
-        raise Invalid.of({"slug": f"There is an agent {slug} already; merge this one into it instead."})
+        raise Invalid.of({"slug": f"An agent already uses the slug {slug}. Merge this one into it instead."})
     old = agent.slug
     if taken is not None:
         # No two agents have the same slug at any moment, so the swap takes three steps.

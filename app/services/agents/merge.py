@@ -39,7 +39,7 @@ def count_work(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
 
 def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, int]:
     """Give all of one agent's work to another and retire it. Golden sessions never change, so they forbid it."""
-    actor.check_admin("Only an admin changes agents.")
+    actor.check_admin("Only admins can change agents.")
     # Locked in the order of their ids, so that two merges at once wait for each other.
     locked = {one: get_own(Agent, one, "agent", actor=actor, lock=True) for one in sorted((agent_id, target_id))}
     source, target = locked[agent_id], locked[target_id]
@@ -60,18 +60,18 @@ def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, i
 
 def _check_merge(source: Agent, target: Agent, actor: Actor) -> None:
     if source.id == target.id:
-        raise Invalid("into: Choose another agent.", {"into": "Choose another agent than itself."})
+        raise Invalid("into: Choose another agent.", {"into": "Choose a different agent."})
     for agent in (source, target):
         if agent.is_system:
-            raise Refused(f"{agent.slug} belongs to the workspace and is never merged.")
+            raise Refused(f"{agent.slug} is built in and can’t be merged.")
         if agent.merged_into:
-            raise Refused(f"{agent.slug} was merged into another agent already.")
+            raise Refused(f"{agent.slug} is already merged into another agent.")
     if target.archived_at:
-        raise Refused(f"{target.slug} is archived; choose an agent that is at work.")
+        raise Refused(f"{target.slug} is archived. Choose an active agent.")
     goldens = count_work(source.id, actor=actor)["golden"]
     if goldens:
         words = "a golden session" if goldens == 1 else f"{goldens} golden sessions"
-        rule = "and a golden never changes. Take the mark away first, or rename the agent."
+        rule = "and goldens can’t change. Revoke them first, or rename the agent."
         raise Refused(f"{source.slug} has {words}, {rule}")
 
 

@@ -74,10 +74,10 @@ def save_version(
     agent_id: UUID, config: dict[str, Any], *, actor: Actor, created_at: datetime | None = None, note: str | None = None
 ) -> AgentVersion:
     """Write what the agent is from now on. Earlier versions stay as they were."""
-    actor.check_admin("Only an admin changes agents.")
+    actor.check_admin("Only admins can change agents.")
     agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     if agent.archived_at:
-        raise Refused(f"{agent.slug} is archived; restore it before changing it.")
+        raise Refused(f"{agent.slug} is archived. Restore it before changing it.")
     agent.current_version += 1
     agent.updated_at = created_at or datetime.now(UTC)
     version = add_version(agent.id, agent.current_version, config, actor, created_at, note)
@@ -106,7 +106,7 @@ def add_version(
 
 def add_trial_version(agent_id: UUID, config: dict[str, Any], *, actor: Actor) -> AgentVersion:
     """Write a draft so that goldens can be replayed with it. It is in no list of versions and never becomes current."""
-    actor.check_admin("Only an admin changes agents.")
+    actor.check_admin("Only admins can change agents.")
     agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     lowest = db.session.scalar(select(func.min(AgentVersion.version)).where(*versions_of(agent))) or 0
     return add_version(agent_id, min(lowest, 0) - 1, config, actor, note="Draft")
@@ -160,10 +160,10 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
     """Retire an agent. What was learned for it alone no longer reaches a prompt; nothing is deleted."""
     from app.services.knowledge import rows as knowledge_rows
 
-    actor.check_admin("Only an admin archives agents.")
+    actor.check_admin("Only admins can archive agents.")
     agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     if agent.is_system or agent.archived_at:
-        raise Refused(f"{agent.slug} {'belongs to the workspace' if agent.is_system else 'is archived already'}.")
+        raise Refused(f"{agent.slug} {'is built in' if agent.is_system else 'is already archived'}.")
     agent.archived_at = agent.updated_at = datetime.now(UTC)
     db.session.flush()
     knowledge_rows.deactivate_all(actor=actor, agent_id=agent_id, reason=f"The agent {agent.slug} was archived.")
@@ -172,10 +172,10 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
 
 def restore_agent(agent_id: UUID, *, actor: Actor) -> None:
     """Restore an archived agent. Its knowledge stays inactive until it is activated again."""
-    actor.check_admin("Only an admin restores agents.")
+    actor.check_admin("Only admins can restore agents.")
     agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     if agent.merged_into or not agent.archived_at:
-        raise Refused(f"{agent.slug} {'was merged into another agent' if agent.merged_into else 'is at work already'}.")
+        raise Refused(f"{agent.slug} {'was merged into another agent' if agent.merged_into else 'is already active'}.")
     agent.archived_at, agent.updated_at = None, datetime.now(UTC)
     db.session.flush()
     audit.record(actor, "agent.restored", "agent", agent_id, slug=agent.slug)

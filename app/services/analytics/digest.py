@@ -70,7 +70,7 @@ class Digest:
 
 def load_digest(wanted: date | None = None, *, actor: Actor, now: datetime | None = None) -> Digest:
     """The digest of the week with this day, by default the last one that is over. Four queries."""
-    actor.check_admin("Only an admin reads the digest.")
+    actor.check_admin("Only admins can read the digest.")
     now = now or datetime.now(UTC)
     days = feedback_volume.volume(actor=actor, now=now)
     zone = feedback_volume.zone_called(workspace_store.get_settings(actor).timezone)

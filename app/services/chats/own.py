@@ -90,7 +90,7 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
     )
     row = db.session.execute(wanted).one_or_none()
     if row is None:
-        raise NotFound("There is no such answer in a conversation of yours.")
+        raise NotFound("You have no conversation with this answer.")
     chat, message = row
     beside = [one.message for one in answers_in_turn(message, actor=actor)]
     rows = feedback_own.group_by_message(feedback_own.rows_in_chat(chat, actor=actor), beside)
@@ -161,9 +161,9 @@ def prefer_answer(chat_id: UUID, index: int, text: str, *, actor: Actor) -> int:
     """Store the answer that the person wanted and return by how many percent it differs."""
     answer = get_answer(chat_id, index, actor=actor)
     if not text.strip():
-        raise Invalid.at("text", "Write the answer that you wanted.")
+        raise Invalid.at("text", "Enter the answer you wanted.")
     if answer.message.content.split() == text.split():
-        raise Invalid("Nothing was changed.", {"text": "This is the answer as it was. Change it, or cancel."})
+        raise Invalid("Nothing changed.", {"text": "You didn’t change the answer. Edit it or cancel."})
     _record(answer, "edit", actor, details={"preferred_answer": text})
     return edit_distance(answer.message.content, text).percent
 

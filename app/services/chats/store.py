@@ -87,7 +87,7 @@ def create_chat(
     made = db.session.scalar(statement)
     chat = db.session.get(Chat, made) if made else find_chat(external_id or "", actor=actor)
     if chat is None:
-        raise Refused("This conversation is being stored by another request; send it again.")
+        raise Refused("This conversation is being stored by another request. Send it again.")
     return chat
 
 
@@ -124,7 +124,7 @@ def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Act
 
 def _check(messages: Sequence[NewMessage], actor: Actor) -> None:
     if len(messages) > MAX_AT_ONCE:
-        raise Invalid(f"At most {MAX_AT_ONCE} messages at once; send the rest in a second request.")
+        raise Invalid(f"At most {MAX_AT_ONCE} messages at once. Send the rest in a second request.")
     for place, new in enumerate(messages):
         if new.role not in MESSAGE_ROLES:
             raise Invalid.of({f"messages.{place}.role": f"Use one of {', '.join(MESSAGE_ROLES)}."})

@@ -18,7 +18,7 @@ from app.services import audit
 from app.services.entities.store import SLUG
 from app.services.privacy import name_of
 
-ADMINS_ONLY = "Only an admin changes criteria sets."
+ADMINS_ONLY = "Only admins can change criteria sets."
 MAX_NAME = 200
 MAX_VERSIONS = 100
 
@@ -41,7 +41,7 @@ def create_criteria_set(
             db.session.add(row)
             db.session.flush()
     except IntegrityError:
-        raise Refused(f"There is already a criteria set {slug}.") from None
+        raise Refused(f"A criteria set already uses the slug {slug}.") from None
     _add_version(row, actor, created_at)
     audit.record(actor, "criteria_set.created", "criteria_set", row.id, slug=slug)
     return row
@@ -60,7 +60,7 @@ def change_criteria_set(
     actor.check_admin(ADMINS_ONLY)
     row = get_own(CriteriaSet, criteria_set_id, "criteria set", actor=actor, lock=True)
     if version != row.version:
-        raise Stale(f"Someone saved version {row.version} meanwhile; look at it first.", current=row.version)
+        raise Stale(f"Someone else saved version {row.version}. Review it first.", current=row.version)
     before = row.name, row.dimensions
     after = (
         row.name if name is None else clean_name(name, MAX_NAME),

@@ -93,10 +93,10 @@ def decide_response(
         raise Invalid.of({"status": f"Use one of {', '.join(DECISIONS)}."})
     why = (reason or "").strip()
     if status == "rejected" and not why:
-        raise Invalid.of({"rejection_reason": "Say what is wrong."})
+        raise Invalid.of({"rejection_reason": "Enter what is wrong."})
     row = get_own(EntityResponse, response_id, "response", actor=actor, lock=True)
     if row.status != "submitted":
-        raise Refused(f"This response is {row.status} already.", current=row.status)
+        raise Refused(f"This response is already {row.status}.", current=row.status)
     if field_name is not None and field_name not in row.values:
         known = ", ".join(row.values)
         raise Invalid(f"field_name: This response has {known}.", {"field_name": "Not in this response."})
@@ -205,7 +205,7 @@ def get_response(entity_id: UUID, response_id: UUID, *, actor: Actor) -> EntityR
     """A response about this record. One query."""
     row = get_own(EntityResponse, response_id, "response", actor=actor)
     if row.entity_id != entity_id:
-        raise NotFound("There is no such response about this record.")
+        raise NotFound("This record has no response with that ID.")
     return row
 
 

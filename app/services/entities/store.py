@@ -83,14 +83,14 @@ def create_type(
     *, slug: str, name: str, fields: dict[str, Any], actor: Actor, created_at: datetime | None = None
 ) -> EntityType:
     """A kind of record. `fields` maps each field's name to its JSON schema."""
-    actor.check_admin("Only an admin changes what records there are.")
+    actor.check_admin("Only admins can change what records there are.")
     if not SLUG.fullmatch(slug):
         raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal."})
     check_definition(name.strip() or slug, fields)
     row = EntityType(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, fields=fields)
     if created_at:
         row.created_at = created_at
-    _save(row, f"There is already an entity type {slug}.")
+    _save(row, f"An entity type already uses the slug {slug}.")
     audit.record(actor, "entity_type.created", "entity_type", row.id, slug=slug)
     return row
 
@@ -109,11 +109,11 @@ def check_definition(name: str, fields: Mapping[str, Any]) -> None:
 def change_type(type_id: UUID | None, before: dict[str, Any], after: dict[str, Any], *, actor: Actor) -> EntityType:
     """Give a type another name and other fields, if it still is what `before` says and its records fit. Both hold
     `name` and `fields`."""
-    actor.check_admin("Only an admin changes what records there are.")
+    actor.check_admin("Only admins can change what records there are.")
     row: EntityType = get_own(EntityType, type_id, "entity type", actor=actor, lock=True)
     if {"name": row.name, "fields": row.fields} != before or row.archived_at:
         current = {"name": row.name, "fields": row.fields}
-        raise Stale(f"The entity type {row.slug} was changed since; look at it again.", current)
+        raise Stale(f"The entity type {row.slug} has changed. Review it again.", current)
     check_definition(after["name"], after["fields"])
     row.name, row.fields = after["name"], after["fields"]
     changed = [name for name in after["fields"] if before["fields"].get(name) != after["fields"][name]]
@@ -147,7 +147,7 @@ def _check_records(kind: EntityType, changed: list[str]) -> None:
         try:
             check_fields({field: fields[field] for field in changed if field in fields}, kind)
         except Invalid as wrong:
-            raise Refused(f"“{name[:80]}” does not fit: {wrong.detail} Change the record first.") from None
+            raise Refused(f"“{name[:80]}” has an invalid value. {wrong.detail} Change the record first.") from None
 
 
 def find_type(slug: str, *, actor: Actor) -> EntityType:
@@ -170,7 +170,7 @@ def list_types(*, actor: Actor) -> Sequence[Any]:
 
 def archive_type(type_id: UUID, *, actor: Actor) -> None:
     """Retire a type. What was learned for it alone no longer reaches a prompt; its records stay."""
-    actor.check_admin("Only an admin changes what records there are.")
+    actor.check_admin("Only admins can change what records there are.")
     moved = db.session.scalar(
         update(EntityType)
         .where(EntityType.tenant_id == actor.tenant_id, EntityType.id == type_id, EntityType.archived_at.is_(None))
@@ -189,7 +189,7 @@ def create_entity(
     """A record of a type. Only the type's own fields are taken."""
     kind = find_type(entity_type, actor=actor)
     if not name.strip():
-        raise Invalid.of({"name": "Give it a name."})
+        raise Invalid.of({"name": "Enter a name."})
     check_fields(fields, kind)
     entity = Entity(tenant_id=actor.tenant_id, entity_type_id=kind.id, name=name.strip()[:300], fields=fields)
     entity.created_at = entity.updated_at = created_at or datetime.now(UTC)

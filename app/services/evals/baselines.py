@@ -152,7 +152,7 @@ def load_baseline(run_id: UUID, wanted: UUID | None = None, *, actor: Actor) -> 
     """The run that a run is compared with: the set's score when it began, or the completed run that was asked for. One
     query."""
     if wanted == run_id:
-        raise Invalid.of({"baseline": "Choose another run; this is the run itself."})
+        raise Invalid.of({"baseline": "Choose another run. This is the run itself."})
     asked = {"tenant": actor.tenant_id, "runs": f"{{{run_id}}}", "wanted": wanted}
     rows = run(LOAD_CHOSEN if wanted else LOAD_DEFAULT, asked)
     if not rows:
@@ -172,7 +172,7 @@ def check_baseline(run_id: UUID, *, actor: Actor) -> None:
 
 def _check_completed(status: str) -> None:
     if status != "completed":
-        raise Invalid.of({"baseline": f"Choose a completed run; this one is {status}."})
+        raise Invalid.of({"baseline": f"Choose a completed run. This one is {status}."})
 
 
 def changes_of(run_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, Changes]:

@@ -31,7 +31,7 @@ MAX_IDS = 200
 # The newest complaints that are looked at. A workspace with more open ones has other worries than their order.
 SCAN_LIMIT = 5000
 MAX_PROMPT_CHARS = 4000
-SETTLED = "Someone settled this request a moment ago."
+SETTLED = "Someone else already decided on this candidate."
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Candidate:
 def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None) -> Slice[Candidate]:
     """The candidates with most complaints. Three queries at most."""
     if not actor.is_admin:
-        raise Forbidden("Only an admin sees what could become golden.")
+        raise Forbidden("Only admins can see what could become golden.")
     groups = _groups(actor)
     after = _read_cursor(cursor) if cursor else None
     left = [one for one in groups if after is None or one.key > after]
@@ -244,7 +244,7 @@ def resolve_group(
 ) -> list[UUID]:
     """Apply or dismiss what is still pending of a group; which rows moved. Of two who decide, one wins."""
     if not actor.is_admin:
-        raise Forbidden("Only an admin decides about candidates.")
+        raise Forbidden("Only admins can decide about candidates.")
     if action not in ACTIONS:
         raise Invalid.of({"action": "Use applied or dismissed."})
     if most is not None and len(feedback_ids) > most:
@@ -301,13 +301,13 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
 
 def _check_can_run(group: Candidate, actor: Actor) -> None:
     if group.rerun is not None:
-        raise Refused("This request is running again already.", current=str(group.rerun))
+        raise Refused("This candidate is already running again.", current=str(group.rerun))
     if group.can_run_again:
         return
     agent = session_start.runnable_agent(group.agent_slug, actor=actor)
     if agent.kind == "endpoint":
-        raise Refused(f"{agent.name} is an endpoint, so running this again would repeat its real actions.")
-    raise Refused("One of its sessions completed or has not ended yet, so there is nothing to run again.")
+        raise Refused(f"{agent.name} is an endpoint, so another run would repeat its real actions.")
+    raise Refused("One of its sessions completed or is still running, so it can’t run again.")
 
 
 def _prompts_of(failed: AgentSession, actor: Actor) -> list[str]:
@@ -316,5 +316,5 @@ def _prompts_of(failed: AgentSession, actor: Actor) -> list[str]:
     events = () if planned else events_of(failed.id, actor=actor)
     found = planned or [str(event.payload["text"]) for event in events if event.event_type == "user.message"]
     if not found:
-        raise Unprocessable("This session has no user message, so there is nothing to run again.")
+        raise Unprocessable("This session has no user message, so it can’t run again.")
     return found

@@ -242,7 +242,7 @@ def _knowledge(meta: Mapping[str, Any], before: Run, after: Run, actor: Actor) -
     }
     missing = [one for side in only.values() for one in side if one not in contents and len(one) == 36]
     contents |= row_contents(missing, actor=actor)
-    named = {name: [(one, contents.get(one, "a row that is gone")) for one in side] for name, side in only.items()}
+    named = {name: [(one, contents.get(one, "a deleted row")) for one in side] for name, side in only.items()}
     return {**named, "both": len(set(had) & set(got))}
 
 

@@ -45,7 +45,7 @@ class SetCount:
         if self.here:
             return ""
         archived = self.sessions - self.elsewhere
-        return "run elsewhere" if not archived else "run elsewhere or archived" if self.elsewhere else "agents archived"
+        return "external agents" if not archived else f"{'external or ' if self.elsewhere else ''}archived agents"
 
 
 def edit_golden(session_id: UUID, changes: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def clean_set_name(name: str) -> str:
     """The name of a set where there is no usual one: an empty name is Invalid too."""
     name = name.strip()
     if not SET_NAME.fullmatch(name):
-        raise Invalid.of({"set": "Small letters, digits and hyphens, at most 60."})
+        raise Invalid.of({"set": "Use up to 60 lowercase letters, digits and hyphens."})
     return name
 
 
@@ -141,10 +141,10 @@ def clean_note(note: str | None) -> str | None:
     return note
 
 
-def require_admin(actor: Actor, action: str = "decides what is golden") -> None:
+def require_admin(actor: Actor, action: str = "decide what is golden") -> None:
     """Refuse everyone but an admin in person: an agent that acts for an admin is refused too."""
     if not actor.is_admin or actor.agent_id:
-        raise Forbidden(f"Only an admin {action}.")
+        raise Forbidden(f"Only admins can {action}.")
 
 
 def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:
@@ -155,11 +155,11 @@ def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:
 def check_promotable(session: AgentSession, actor: Actor) -> None:
     """Refuses with the reason why a session cannot be golden."""
     if session.golden_set is not None:
-        raise Refused(f"This session is golden already, in {session.golden_set}.", current=session.golden_set)
+        raise Refused(f"This session is already golden in {session.golden_set}.", current=session.golden_set)
     if session.eval_source is not None:
-        raise Refused("A replay cannot be golden itself; promote the replay instead of its golden from their diff.")
+        raise Refused("Replays can’t be promoted here. Promote the replay from its comparison with the golden.")
     if session.status != "completed":
-        raise Refused(f"Only a completed session can be golden; this one is {session.status}.", current=session.status)
+        raise Refused(f"Only completed sessions can be golden. This one is {session.status}.", current=session.status)
     has_text = func.btrim(func.coalesce(SessionEvent.payload["text"].astext, "")) != ""
     asked, size = db.session.execute(
         select(func.bool_or(has_text), func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
@@ -169,7 +169,7 @@ def check_promotable(session: AgentSession, actor: Actor) -> None:
         )
     ).one()
     if not asked:
-        raise Unprocessable("Nobody said anything in this session, so there is nothing to replay.")
+        raise Unprocessable("This session has no user message, so it can’t be replayed.")
     if size > SNAPSHOT_BYTES:
         raise TooMuchInput
 
@@ -224,7 +224,7 @@ def policy_of(name: str, *, actor: Actor) -> dict[str, Any]:
 
 def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
     """Change what decides in a set, from its next verdict on. Returns whether anything changed."""
-    require_admin(actor, "decides about golden sets")
+    require_admin(actor, "change golden sets")
     read_policy(policy)
     _require_goldens(name, actor)
     row = db.session.get(GoldenSet, (actor.tenant_id, name), with_for_update=True)
@@ -244,15 +244,15 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
 
 def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     """Rename a set with its runs, policy and schedules; returns how many goldens moved."""
-    require_admin(actor, "decides about golden sets")
+    require_admin(actor, "change golden sets")
     target = clean_set_name(new_name)
     ids = _require_goldens(name, actor)
     if target == name:
         return 0
     if _golden_ids(target, actor):
-        raise Refused(f"There is a set {target} already; select the goldens and move them there.", current=target)
+        raise Refused(f"A set named {target} already exists. Select the goldens and move them there.", current=target)
     if open_runs([name], actor=actor):
-        raise Refused(f"A run of {name} is under way; rename the set when it has ended.")
+        raise Refused(f"A run of {name} is in progress. Rename the set when it ends.")
     moved = 0
     for start in range(0, len(ids), MAX_SESSIONS):
         moved += move_goldens(ids[start : start + MAX_SESSIONS], target, actor=actor)
@@ -280,7 +280,7 @@ def _rename_in_schedules(name: str, target: str, actor: Actor) -> None:
 def _require_goldens(name: str, actor: Actor) -> list[UUID]:
     ids = _golden_ids(name, actor)
     if not ids:
-        raise NotFound(f"There is no golden set {name[:60]}.")
+        raise NotFound(f"No golden set {name[:60]}.")
     return ids
 
 

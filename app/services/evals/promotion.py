@@ -34,8 +34,8 @@ from app.services.evals.snapshot import recorded_run, take_snapshot
 from app.services.feedback import negative
 from app.services.feedback import review as feedback_review
 
-COMPLAINED = "Say what should have happened, or that the recording is right after all."
-INCOMPLETE = "An answer in this session was cut off by a length limit. Confirm that it may be golden all the same."
+COMPLAINED = "Choose what should have happened, or that the recording is right."
+INCOMPLETE = "An answer in this session hit its length limit. Confirm that you want to promote it."
 # What a copied replay shares with its original.
 COPIED = (
     "tenant_id", "title", "session_type", "output_type", "status", "agent_id", "agent_version_id", "entity_id",
@@ -129,7 +129,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
 def promote_sessions(session_ids: Sequence[UUID], given: Promotion, *, actor: Actor) -> None:
     """Promote several sessions, all or none. Refused when one of them has an open complaint."""
     if negative.sessions_with_negative(session_ids, actor=actor):
-        raise Refused("One of these was complained about a moment ago; promote it by itself.")
+        raise Refused("One of these just got negative feedback. Promote it separately.")
     for session_id in session_ids:
         promote_session(session_id, given, actor=actor)
 
@@ -192,11 +192,11 @@ def promote_replay(
     replay = lock_session(replay_id, actor=actor)
     golden = lock_session(golden_id, actor=actor)
     if golden.golden_set is None:
-        raise Refused("This session is not golden any more; there is nothing to take the place of.")
+        raise Refused("This session is no longer golden.")
     if replay.eval_source != str(golden_id):
         raise Refused("This session is no replay of that golden.")
     if replay.status != "completed":
-        raise Refused(f"Only a completed replay can become golden; this one is {replay.status}.", current=replay.status)
+        raise Refused(f"Only completed replays can be golden. This one is {replay.status}.", current=replay.status)
     given = Promotion(
         set_name=golden.golden_set, note=note, recorded_is_right=True, confirm_incomplete=confirm_incomplete,
         feedback_ids=_replay_failures(golden_id, actor),
@@ -299,11 +299,11 @@ def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[tuple[Any
 
 def _refusal(row: Any, asked: bool, unhappy: bool) -> str | None:
     reasons = (
-        (row.golden_set is not None, f"is golden already, in {row.golden_set}"),
+        (row.golden_set is not None, f"is already golden in {row.golden_set}"),
         (row.eval_source is not None, "is a replay"),
         (row.status != "completed", f"is {row.status}, not completed"),
-        (not asked, "has no message of a person"),
-        (row.truncated, "has an answer that was cut off; promote it by itself"),
-        (unhappy, "was complained about; say what should have happened"),
+        (not asked, "has no user message"),
+        (row.truncated, "has an incomplete answer. Promote it separately"),
+        (unhappy, "got negative feedback. Promote it separately"),
     )
     return next((reason for applies, reason in reasons if applies), None)

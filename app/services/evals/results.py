@@ -340,7 +340,7 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     first and the run last. So the cases are locked here before the run; cases that were retried in between are taken
     only if they are not locked."""
     if not actor.is_admin:
-        raise Forbidden("Only an admin stops evals.")
+        raise Forbidden("Only admins can stop evals.")
     own = (AgentSession.eval_run_id == run_id) & AgentSession.status.in_(("pending", "running"))
     open_cases = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, own).order_by(AgentSession.id)
     db.session.execute(open_cases.with_for_update())
@@ -348,7 +348,7 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     if run.status not in OPEN_STATUSES:
         if run.status == "cancelled":
             return run
-        raise Refused(f"This run is {run.status} already.", current=run.status)
+        raise Refused(f"This run is already {run.status}.", current=run.status)
     if run.cancel_requested_at is None:
         run.cancel_requested_at = datetime.now(UTC)
         audit.record(actor, "eval_run.cancelled", "eval_run", run.id)
@@ -370,7 +370,7 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
     if not errored:
         raise Refused("Nothing in this run errored.")
     if not failed:
-        raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
+        raise Refused("The agents of these goldens are archived or external, so nothing can be replayed.")
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
     add_retries(failed, actor=actor)
     reopen_run(run, actor=actor)
@@ -382,12 +382,12 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
 def lock_ended_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     """A run that an admin may take up again, locked."""
     if not actor.is_admin:
-        raise Forbidden("Only an admin starts evals.")
+        raise Forbidden("Only admins can start evals.")
     run = get_run(run_id, actor=actor, lock=True)
     if run.status in OPEN_STATUSES:
-        raise Refused("This run is still under way.", current=run.status)
+        raise Refused("This run is still in progress.", current=run.status)
     if run.status == "cancelled":
-        raise Refused("This run was cancelled; start another.", current=run.status)
+        raise Refused("This run was cancelled. Start another.", current=run.status)
     return run
 
 
@@ -403,10 +403,10 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
     """Delete a run that has ended with its replays and their events; returns how many replays. Feedback about its
     failures stays and keeps the ids of the replays as text. Refused if a replay was promoted in place of its golden,
     because that golden was copied from it."""
-    require_admin(actor, "deletes runs")
+    require_admin(actor, "delete runs")
     run = get_run(run_id, actor=actor, lock=True)
     if run.status in OPEN_STATUSES:
-        raise Refused("This run is under way; cancel it first.", current=run.status)
+        raise Refused("This run is in progress. Cancel it first.", current=run.status)
     mine = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)
     replays = list(db.session.scalars(select(AgentSession.id).where(*mine).order_by(AgentSession.id).with_for_update()))
     _check_none_promoted(run_id, actor)

@@ -31,7 +31,7 @@ MAX_HISTORY_CHARS = 1_000_000
 MAX_REASON_CHARS = 2000
 STALE = "Someone changed these expectations while you edited them. Look at theirs, then save again."
 FULL = "This golden was revised too often to keep its history. Revoke it and promote the session again."
-NOT_BOTH = "Say what should have happened, or that the recorded run is right; not both."
+NOT_BOTH = "Say what should have happened, or that the recorded run is right. Not both."
 
 
 @dataclass(frozen=True, kw_only=True)

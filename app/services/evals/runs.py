@@ -28,7 +28,7 @@ MAX_ROWS = 50
 
 def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     """Write a run and all its cases. They wait for the executor like any other session."""
-    require_admin(actor, "starts evals")
+    require_admin(actor, "start evals")
     _check_new_run(new)
     goldens, tested, left_out = _plan_run(new, actor)
     versions = {one.version_id for one in tested.values()}
@@ -86,10 +86,10 @@ def _check_new_run(new: NewRun) -> None:
     rows = len(new.plus_rows) + len(new.minus_rows)
     odd_tools = any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200
     checks = (
-        ("setName", (new.set_name is None) == (not new.golden_ids), "Name a set, or goldens; one of the two."),
+        ("setName", (new.set_name is None) == (not new.golden_ids), "Choose a set or goldens, not both."),
         ("context", new.context_mode not in CONTEXT_MODES, f"Use {' or '.join(CONTEXT_MODES)}."),
-        ("context", new.context_mode == "live" and rows, "Rows are added to and taken from frozen knowledge only."),
-        ("trials", not 1 <= new.trials <= MAX_TRIALS, f"Give a number from 1 to {MAX_TRIALS}."),
+        ("context", new.context_mode == "live" and rows, "Rows can only be added to or removed from frozen knowledge."),
+        ("trials", not 1 <= new.trials <= MAX_TRIALS, f"Enter a number from 1 to {MAX_TRIALS}."),
         ("tools", odd_tools, f"Each tool is one of {', '.join(POLICIES)}."),
         ("rows", rows > MAX_ROWS, f"At most {MAX_ROWS} rows."),
         ("ref", len(new.ref or "") > 200, "At most 200 characters."),
@@ -206,8 +206,8 @@ class AgentUnderTest:
             repeats = f"{self.name} is an endpoint: a replay would repeat its real actions."
             return f"{repeats} Choose an agent that runs in Upshot."
         if self.kind not in REPLAYABLE_KINDS:
-            return f"{self.name} runs elsewhere; choose an agent that runs here to replay its goldens with."
-        return f"{self.name} is archived; restore it or choose another agent." if self.archived else None
+            return f"{self.name} runs outside Upshot. Choose an agent that runs in Upshot."
+        return f"{self.name} is archived. Restore it or choose another agent." if self.archived else None
 
 
 def _plan_run(new: NewRun, actor: Actor) -> tuple[list[Any], dict[UUID, AgentUnderTest], dict[str, int]]:
@@ -235,8 +235,7 @@ def left_out_notes(options: Mapping[str, Any]) -> list[str]:
     """Sentences about the goldens that a run left out."""
     reasons = {
         "other_agents": "of other agents.",
-        "elsewhere": "of agents that run elsewhere or are archived; choose a version that runs here to replay them"
-        " with.",
+        "elsewhere": "of external or archived agents. Choose a version that runs in Upshot.",
     }
     counts = [(number, reasons[why]) for why, number in (options.get("left_out") or {}).items()]
     return [f"Left out: {number} golden{'s' if number > 1 else ''} {reason}" for number, reason in counts]
@@ -246,10 +245,10 @@ def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, AgentUnderTest]) 
     """Why none of the goldens meets its own agent."""
     if len(known) == 1:
         [one] = known.values()
-        return f"{'Nothing would be left to replay: ' if len(goldens) > 1 else ''}{one.refusal}"
+        return f"{'Nothing to replay. ' if len(goldens) > 1 else ''}{one.refusal}"
     return (
-        f"Nothing would be left to replay: all {len(goldens):,} goldens are of agents that run elsewhere or are"
-        " archived; choose an agent that runs here to replay them with."
+        f"Nothing to replay. All {len(goldens):,} goldens belong to external or archived agents."
+        " Choose an agent that runs in Upshot."
     )
 
 
@@ -269,11 +268,11 @@ def _load_goldens(new: NewRun, actor: Actor) -> list[Any]:
         .limit(MAX_GOLDENS + 1)
     ).all()  # fmt: skip
     if new.set_name is not None and not rows:
-        raise NotFound(f"There is no golden set {new.set_name[:60]}, or nothing is in it.")
+        raise NotFound(f"No golden set {new.set_name[:60]}, or the set is empty.")
     if new.set_name is None and len(rows) < len(set(new.golden_ids)):
         raise NotFound("There is no such golden in this workspace.")
     if len(rows) > MAX_GOLDENS:
-        raise Refused(f"A run covers at most {MAX_GOLDENS:,} goldens; split the set.")
+        raise Refused(f"A run covers at most {MAX_GOLDENS:,} goldens. Split the set.")
     return list(rows)
 
 

@@ -121,7 +121,7 @@ def _check(new: NewFeedback, actor: Actor) -> None:
     if wrong:
         raise Invalid.of(wrong)
     if new.kind == "flag" and not actor.is_admin:
-        raise Forbidden("Only an admin flags someone else's work; give feedback instead.")
+        raise Forbidden("Only admins can flag other people’s work. Give feedback instead.")
 
 
 def _wrong_values(new: NewFeedback) -> Iterator[tuple[str, str]]:
@@ -144,17 +144,17 @@ def _wrong_values(new: NewFeedback) -> Iterator[tuple[str, str]]:
 
 def _wrong_for_its_kind(new: NewFeedback) -> Iterator[tuple[str, str]]:
     if (new.kind == "signal") != (new.signal is not None):
-        yield "signal", "A signal names what it is; nothing else has one."
+        yield "signal", "Only signals have a `signal`."
     if new.signal is None and new.rating is None:
         yield "rating", f"Use one of {', '.join(RATINGS)}."
     if new.status != "pending" and not (new.status == "applied" and new.context.get("retry_ref")):
-        yield "status", "Feedback starts pending; only a rejection with its retry starts applied."
+        yield "status", "Feedback starts pending. Only a rejection with its retry starts applied."
     if new.kind == "signal" and not (new.message_id or new.trace_id or new.session_id):
-        yield "message_id", "Say which message or which trace this is about."
+        yield "message_id", "Send the message or trace this is about."
     if new.kind == "reaction" and new.origin == "user" and not (new.turn_id or new.message_id):
-        yield "turn_id", "Say which turn this is about."
+        yield "turn_id", "Send the turn this is about."
     if new.kind == "flag" and not (new.comment or "").strip():
-        yield "comment", "Say what was right or wrong; a flag needs a sentence."
+        yield "comment", "Enter what was right or wrong."
     if new.origin == "machine" and not MIN_CONFIDENCE <= new.confidence <= 1.0:
         yield "confidence", f"From {MIN_CONFIDENCE:.2f} to 1 for a machine."
 
@@ -208,7 +208,7 @@ def _known_context(new: NewFeedback, found: LinkRow, source: str) -> dict[str, A
 def _status(new: NewFeedback, actor: Actor, at: datetime) -> dict[str, Any]:
     if new.status == "pending":
         return {"outcome": {}}
-    retry = {"kind": "retry", "id": new.context["retry_ref"], "text": "Asked again with the reason as instruction."}
+    retry = {"kind": "retry", "id": new.context["retry_ref"], "text": "Retried with the reason as instruction."}
     return {"outcome": new.outcome or retry, "reviewed_at": at, "reviewed_by_user_id": actor.id}
 
 

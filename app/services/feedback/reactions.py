@@ -276,5 +276,5 @@ def _read_cursor(text: str) -> tuple[datetime, str]:
             raise ValueError
         return moment, chat_id
     except (ValueError, binascii.Error):
-        sentence = "Not a cursor of this report; leave it out to begin at the first page."
+        sentence = "Not a cursor of this report. Leave it out to begin at the first page."
         raise Invalid.of({"cursor": sentence}) from None

@@ -81,7 +81,7 @@ def reason_for_author(row: Any) -> str:
     model has read what others said and may repeat that."""
     note = row.review_notes or ""
     if note.startswith(BY_MODEL):
-        return "A review found nothing to change."
+        return "A review decided that nothing needs to change."
     undecided = row.status == "reviewed" and row.reviewed_by_agent_id is not None
     return "" if undecided or NO_NOTE.fullmatch(note) else note
 
@@ -94,7 +94,7 @@ def decision_for_author(row: Any) -> dict[str, Any]:
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:
-    actor.check_admin("Only an admin reviews feedback.")
+    actor.check_admin("Only admins can review feedback.")
     if action not in ACTIONS:
         raise Invalid.of({"action": f"Use one of {', '.join(ACTIONS)}."})
     if action == "reopen" and actor.agent_id:
@@ -161,5 +161,5 @@ def _refusal(row_id: UUID, action: str, actor: Actor) -> NotFound | Refused:
     if status is None:
         return NotFound(NO_FEEDBACK)
     if action == "reopen":
-        return Refused("This feedback is open already.", current=status)
-    return Refused(f"This feedback is {status} and cannot become {action}; reopen it first.", current=status)
+        return Refused("This feedback is already open.", current=status)
+    return Refused(f"This feedback is {status}. Reopen it before marking it {action}.", current=status)

@@ -25,7 +25,7 @@ ALIKE = 5
 SCAN_LIMIT = 200
 MAX_WORDS = 6
 MIN_LETTERS = 4
-ADMINS_ONLY = "Only admins work on feedback."
+ADMINS_ONLY = "Only admins can work on feedback."
 
 
 def colleagues(*, actor: Actor) -> Sequence[Any]:
@@ -75,7 +75,7 @@ def _check_taker(user_id: UUID, actor: Actor) -> None:
         select(Membership.role).where(Membership.tenant_id == actor.tenant_id, Membership.user_id == user_id)
     )
     if role not in TAKERS:
-        raise Invalid.at("assignee", "Only an admin of this workspace can take feedback on.")
+        raise Invalid.at("assignee", "Feedback can only be assigned to admins of this workspace.")
 
 
 def comments_of(feedback_id: UUID, *, actor: Actor) -> Sequence[Any]:
@@ -95,7 +95,7 @@ def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | No
     actor.check_admin(ADMINS_ONLY)
     body = body.strip()
     if not body or len(body) > MAX_COMMENT_LENGTH or "\x00" in body:
-        raise Invalid.at("body", f"Say something, in at most {MAX_COMMENT_LENGTH:,} characters.")
+        raise Invalid.at("body", f"Enter a comment of up to {MAX_COMMENT_LENGTH:,} characters.")
     _check_exists(feedback_id, actor)
     body = masking_of_words(body, None, actor=actor).text(body)
     comment = FeedbackComment(tenant_id=actor.tenant_id, feedback_id=feedback_id, user_id=actor.id, body=body)

@@ -172,13 +172,13 @@ def _finish(result: Result, actor: Actor) -> None:
 def _lock_running(import_id: UUID, actor: Actor) -> Import:
     row = get_own(Import, import_id, "import", actor=actor, lock=True)
     if row.undone_at is not None:
-        raise _Undone("This import was undone while it ran; nothing more was taken in.")
+        raise _Undone("This import was undone while it ran. Nothing more was taken in.")
     return row
 
 
 def undo_import(import_id: UUID, *, actor: Actor) -> int:
     """Remove the sessions that the import brought, with their events and reports of failure; how many there were."""
-    actor.check_admin("Only an admin undoes imports.")
+    actor.check_admin("Only admins can undo imports.")
     row = get_own(Import, import_id, "import", actor=actor, lock=True)
     if row.undone_at is not None:
         return 0

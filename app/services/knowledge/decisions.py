@@ -48,8 +48,8 @@ def reject_proposal(
 def check_undecided(row: SharedContext, active: bool) -> None:
     """Refuse to decide about a proposal once more what was decided already."""
     if "proposed" in row.meta and row.state == ("active" if active else "inactive"):
-        done = "approved" if active else "rejected or taken out of use"
-        raise Refused(f"This was {done} already: it is {row.state}.", current=row.state)
+        done = "approved" if active else "rejected or deactivated"
+        raise Refused(f"This was already {done}. It is {row.state}.", current=row.state)
 
 
 def _read_version(row_id: UUID, version: int | None, actor: Actor) -> int:
@@ -57,5 +57,5 @@ def _read_version(row_id: UUID, version: int | None, actor: Actor) -> int:
     that of two who decide at once the second is refused."""
     row: SharedContext = get_own(SharedContext, row_id, "knowledge row", actor=actor)
     if row.state != "proposed":
-        raise Refused(f"Someone decided about this already: it is {row.state}.", current=row.state)
+        raise Refused(f"Someone else already decided. This row is {row.state}.", current=row.state)
     return version or row.version

@@ -38,9 +38,7 @@ class Unanswered(Refused):
         self.findings = list(findings)
         names = ", ".join(dict.fromkeys(one.check for one in self.findings))
         said = [{"check": one.check, "reason": one.reason, "fix": one.fix} for one in self.findings]
-        super().__init__(
-            f"Not activated. The checks found: {names}. Edit the text or say why it is right.", findings=said
-        )
+        super().__init__(f"Not activated. Findings: {names}. Edit the text, or confirm with a reason.", findings=said)
 
 
 def confirmation_of(findings: Collection[Finding]) -> str:

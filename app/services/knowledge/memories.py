@@ -38,7 +38,7 @@ def save_memory(
     user_id = _find_person(actor, session_id)
     words = masking_for(actor).text(one_line(content))
     if not words or len(words) > MAX_LENGTH:
-        raise Invalid.of({"content": f"One thing in at most {MAX_LENGTH} characters."})
+        raise Invalid.of({"content": f"Enter up to {MAX_LENGTH} characters."})
     if hidden := describe_hidden(words):
         raise Invalid.of({"content": hidden})
     known = db.session.scalar(select(UserMemory).where(*_mine(actor, user_id), UserMemory.content == words))
@@ -46,7 +46,7 @@ def save_memory(
         return known
     number = db.session.scalar(select(func.count()).where(*_mine(actor, user_id))) or 0
     if number >= MAX_MEMORIES:
-        sentence = "There are {} memories of this person already; they can delete some on their account page."
+        sentence = "There are {} memories of this person already. They can delete some on their account page."
         raise Refused(sentence.format(MAX_MEMORIES))
     memory = UserMemory(tenant_id=actor.tenant_id, user_id=user_id, content=words, session_id=session_id)
     if at:

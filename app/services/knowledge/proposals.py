@@ -33,8 +33,8 @@ MAX_PER_HOUR = 20
 MAX_REJECTED = 500
 EDITABLE_BY_TOOLS = ("content", "context")
 REFUSALS = {
-    "active": "An active row of this type says the same in the same scope.",
-    "superseded": "This was proposed before, and a person merged it into another row.",
+    "active": "An active row of this kind and scope has the same text.",
+    "superseded": "This was proposed before and merged into another row.",
 }
 # Two that propose at once take turns, so that neither the same row comes twice nor more than may.
 LOCK_PROPOSALS = text("select pg_advisory_xact_lock(hashtextextended('proposals:' || :tenant, 0))")
@@ -66,7 +66,7 @@ def propose_edit(
 ) -> SharedContext:
     """Propose other words for an active row, which stays in the prompts as it is until a person approves. Whoever
     proposed something changes that instead: their proposal about this row, or the proposal itself."""
-    actor.check_admin("Only an admin's tools propose changes to knowledge.")
+    actor.check_admin("Only admins’ tools can propose changes to knowledge.")
     unknown = set(changes) - set(EDITABLE_BY_TOOLS)
     if unknown:
         raise Forbidden(f"Only a person changes {min(unknown)}; a tool proposes other words.")
@@ -74,10 +74,10 @@ def propose_edit(
     if row.state == "proposed" and "retires" not in row.meta:
         return revise_proposal(row_id, changes, actor=actor)
     if row.state != "active":
-        raise Refused(f"This row is {row.state}; only an active row is changed, and a new one proposed.")
+        raise Refused(f"This row is {row.state}. Only active rows can be changed by a proposal.")
     content, context = (changes.get(name, getattr(row, name)) for name in EDITABLE_BY_TOOLS)
     if (clean_text(content), clean_text(context or "")) == (row.content, row.context or ""):
-        raise Invalid("These are the words that the row has already.")
+        raise Invalid("The row already has this text.")
     same = {name: getattr(row, name) for name in ("type", "agent_id", "entity_type_id", "source_feedback_id", "pinned")}
     new = NewRow(**same, content=content, context=context, feedback_ids=signals_of(row), created_at=at)
     vector = embed_content(clean_text(content))
@@ -92,18 +92,18 @@ def propose_retirement(
 ) -> SharedContext:
     """Propose to take an active row out of use, unless that is proposed already. On a proposal of one's own, withdraw
     it."""
-    actor.check_admin("Only an admin's tools propose changes to knowledge.")
+    actor.check_admin("Only admins’ tools can propose changes to knowledge.")
     row = get_model(row_id, actor=actor)
     if row.state == "proposed":
         return withdraw_proposal(row_id, reason, actor=actor)
     if row.state != "active":
-        raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
+        raise Refused(f"This row is {row.state}. Only active rows can be retired.", current=row.state)
     same = {name: getattr(row, name) for name in ("type", "content", "context", "agent_id", "entity_type_id")}
     vector = embed_content(row.content)
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
     kept = SharedContext.meta["retires"].contains({"id": str(row.id), "version": row.version})
     if db.session.scalar(select(SharedContext.id).where(was_rejected(actor), kept).limit(1)):
-        raise Refused("A person decided to keep this row as it is.", current=row.state)
+        raise Refused("An admin decided to keep this row.", current=row.state)
     _withdraw_earlier(row, actor)
     waits = SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed"
     if asked := db.session.scalar(select(SharedContext).where(*waits, kept).limit(1)):
@@ -179,7 +179,7 @@ def _check_rejected(new: NewRow, vector: list[float], actor: Actor, of_row: Shar
     vectors = get_vectors(rejected)
     near = nearness(vector, [vectors[one.id] for one in rejected])
     if any(_says_same(new.content, one.content, by) for one, by in zip(rejected, near, strict=True)):
-        raise Refused("This was proposed before, and a person rejected it.", current="inactive")
+        raise Refused("This was proposed before and rejected.", current="inactive")
 
 
 def _says_same(one: str, other: str, near: float) -> bool:
@@ -221,4 +221,4 @@ def _check_rate(actor: Actor) -> None:
         )
     )
     if (number or 0) >= MAX_PER_HOUR:
-        raise Throttled(f"At most {MAX_PER_HOUR} proposals an hour in a workspace; propose this later.", 600)
+        raise Throttled(f"At most {MAX_PER_HOUR} proposals an hour in a workspace. Propose this later.", 600)

@@ -42,11 +42,11 @@ FROM: dict[str, tuple[str, ...]] = {
 # After these, prompts may get words that a person has not seen before.
 CHECKED_ACTIONS = ("edited", "active", "rolled_back")
 REFUSALS = {
-    "edited": "This row was deleted; add a new one.",
-    "rolled_back": "This row is {state}; nothing of it is in use.",
-    "reopened": "Only the last decision about a proposal can be taken back.",
-    "merged": "This row is {state}; only a proposed one is merged.",
-    "withdrawn": "This row is {state}; only a proposal that waits is withdrawn.",
+    "edited": "This row was deleted. Add a new one.",
+    "rolled_back": "This row is {state}, so it isn’t in prompts.",
+    "reopened": "Only the last decision on a proposal can be undone.",
+    "merged": "This row is {state}. Only proposed rows can be merged.",
+    "withdrawn": "This row is {state}. Only open proposals can be withdrawn.",
 }
 # A rollback restores whether a row was in use, but never that it was proposed or superseded.
 RESTORED_STATES = ("active", "inactive")
@@ -141,7 +141,7 @@ def edit_row(
     """Change a rule that nobody has changed since `version`; without a version, as it is now."""
     unknown = set(changes) - set(EDITABLE)
     if unknown:
-        raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
+        raise Invalid(f"{min(unknown)} cannot be edited. Use {', '.join(EDITABLE)}.")
     values = dict(changes)
     if "context" in values:
         values["context"] = _clean_context(values["context"])
@@ -159,7 +159,7 @@ def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str 
     values = {name: then.after[name] for name in EDITABLE} | scope
     if then.after["state"] in RESTORED_STATES:
         values["state"] = then.after["state"]
-    why = (reason or "").strip() or f"Back to version {to}."
+    why = (reason or "").strip() or f"Restored version {to}."
     return _edit(row_id, "rolled_back", values, version, actor, why, to=to)
 
 
@@ -179,7 +179,7 @@ def _edit(
     _check_version(row, version)
     _check_move(row, action)
     if "retires" in row.meta:
-        raise Refused("A proposal to retire a row has no words of its own; approve or reject it.", current=row.state)
+        raise Refused("A proposal to retire a row has no text. Approve or reject it.", current=row.state)
     now = {"type": row.type, "content": row.content, "context": row.context} | values
     check_text(now["type"], now["content"], now["context"])
     check_scope(values.get("agent_id"), values.get("entity_type_id"), actor)
@@ -221,10 +221,10 @@ def set_state(
     if state == "active" and "retires" in row.meta:
         return _approve_retirement(row, actor, reason, at)
     if before == "active" and state == "inactive" and not (reason or "").strip():
-        raise Invalid.of({"reason": "Say why it should no longer apply."})
+        raise Invalid.of({"reason": "Enter a reason."})
     if state == "superseded":
         if superseded_by is None or superseded_by == row_id:
-            raise Invalid.of({"superseded_by": "Say which row replaces it."})
+            raise Invalid.of({"superseded_by": "Choose a replacement row."})
         get_own(SharedContext, superseded_by, "knowledge row", actor=actor)
     if state == "active":
         check_activation(row, override_reason, actor=actor)
@@ -243,12 +243,12 @@ def _approve_retirement(row: SharedContext, actor: Actor, reason: str | None, at
     """Take the row out of use that a proposal is about, if it is still what it was then. The proposal has no use of its
     own afterwards."""
     if row.state != "proposed":
-        done = "approved already" if row.state == "superseded" else "rejected; undo that or deactivate the row itself"
+        done = "already approved" if row.state == "superseded" else "already rejected"
         raise Refused(f"This proposal was {done}.", current=row.state)
     target = row.meta["retires"]
     old = _lock_row(UUID(target["id"]), actor)
     if old.version != target["version"]:
-        raise Stale("The row to retire was changed since; decide about that one instead.", _versioned_values(old))
+        raise Stale("The row to retire has changed. Open that row instead.", _versioned_values(old))
     _change(old, "inactive", {"state": "inactive"}, actor, reason or target["reason"], at)
     _change(row, "approved", {"state": "superseded", "superseded_by": old.id}, actor, reason, at)
     outcomes.note_pending(row)
@@ -261,7 +261,7 @@ def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> N
     old = _lock_row(UUID(row.meta["replaces"]["id"]), actor)
     if old.version != row.meta["replaces"]["version"]:
         current = _versioned_values(old)
-        raise Stale("The row that this replaces was changed since; edit that one instead.", current=current)
+        raise Stale("The row this replaces has changed. Edit that row instead.", current=current)
     values = {"state": "superseded", "superseded_by": row.id}
     _change(old, "superseded", values, actor, "A proposed new wording was approved.", at)
 
@@ -291,9 +291,9 @@ def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
     approved = row.active
     _change(row, "reopened", {"state": "proposed", "superseded_by": None}, actor)
     if approved and "replaces" in row.meta:
-        _bring_back(row, "replaces", actor, "The new wording was taken back.")
+        _bring_back(row, "replaces", actor, "The new wording was undone.")
     if decided.action == "approved":
-        _bring_back(row, "retires", actor, "Its retirement was taken back.")
+        _bring_back(row, "retires", actor, "Its retirement was undone.")
     if decided.action == "merged":
         _take_signals_back(row, UUID(decided.after["superseded_by"]))
     outcomes.reopen_signals(row, decided, actor=actor)
@@ -305,7 +305,7 @@ def _bring_back(row: SharedContext, link: str, actor: Actor, reason: str) -> Non
     old = _lock_row(UUID(row.meta[link]["id"]), actor)
     # The approval made exactly one version of it.
     if old.version != row.meta[link]["version"] + 1:
-        raise Refused("The row that this was about was changed since; edit that one instead.", current=old.state)
+        raise Refused("The original row has changed. Edit that row instead.", current=old.state)
     _change(old, "active", {"state": "active", "superseded_by": None}, actor, reason)
     row.meta = {**row.meta, link: row.meta[link] | {"version": old.version}}
     db.session.flush()
@@ -333,9 +333,9 @@ def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = N
     _check_version(row, version)
     _check_move(row, "merged")
     if "retires" in row.meta:
-        raise Refused("A proposal to retire a row is approved or rejected, not merged.", current=row.state)
+        raise Refused("A proposal to retire a row can’t be merged. Approve or reject it.", current=row.state)
     if target.state != "active":
-        raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
+        raise Refused(f"The other row is {target.state}. Choose an active row.", current=target.state)
     known = signals_of(target)
     moved = [signal for signal in signals_of(row) if signal not in known]
     link_signals(target, moved)
@@ -382,14 +382,14 @@ def _lock_own_proposal(row_id: UUID, actor: Actor) -> SharedContext:
     row: SharedContext = get_own(SharedContext, row_id, "knowledge row", actor=actor, lock=True)
     _check_move(row, "withdrawn")
     if not is_own_proposal(row, actor):
-        raise Forbidden("Another agent or person proposed this; propose a row of your own.")
+        raise Forbidden("Someone else proposed this. Propose your own row.")
     return row
 
 
 def _lock_row(row_id: UUID, actor: Actor) -> SharedContext:
     """The row, locked until the transaction ends."""
     if not actor.is_admin or actor.agent_id:
-        raise Forbidden("Only an admin changes knowledge; agents propose it.")
+        raise Forbidden("Only admins can change knowledge. Agents can propose it.")
     return get_own(SharedContext, row_id, "knowledge row", actor=actor, lock=True)
 
 
@@ -397,7 +397,7 @@ def _check_version(row: SharedContext, version: int | None) -> None:
     """Refuse a change to another version than the one that was read."""
     if version is not None and row.version != version:
         current = {"id": str(row.id), "version": row.version, **_versioned_values(row)}
-        raise Stale("Someone changed this row since you opened it; look at it again.", current=current)
+        raise Stale("Someone else changed this row after you opened it. Review it again.", current=current)
 
 
 def _check_move(row: SharedContext, action: str) -> None:
@@ -452,7 +452,7 @@ def _save(row: SharedContext) -> None:
     except IntegrityError as trouble:
         if "shared_context_same_key" not in str(trouble.orig):
             raise
-        raise Refused("An active row of this type says the same in the same scope.") from None
+        raise Refused("An active row of this kind and scope has the same text.") from None
 
 
 def _write_history(row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None) -> None:

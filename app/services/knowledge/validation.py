@@ -21,7 +21,7 @@ def check_text(kind: Any, content: Any, context: str | None) -> None:
     if kind not in KNOWLEDGE_TYPES:
         wrong["type"] = f"Use one of {', '.join(KNOWLEDGE_TYPES)}."
     if not isinstance(content, str) or not content.strip():
-        wrong["content"] = "Say what agents should know."
+        wrong["content"] = "Enter the rule or fact."
     elif len(content) > MAX_CONTENT:
         wrong["content"] = f"At most {MAX_CONTENT:,} characters."
     if len(context or "") > MAX_CONTEXT:

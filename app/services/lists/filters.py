@@ -59,7 +59,7 @@ def _reader(pattern: str, convert: Callable[[str], Any], sentence: str) -> Calla
 parse_text = _reader(r"[^\x00\ud800-\udfff]{0,256}", str, "At most 256 characters of plain text.")
 parse_number = _reader(r"[0-9]{1,9}", int, "A whole number such as 3.")
 parse_seconds = _reader(r"[0-9]{1,9}([.][0-9]{1,3})?", float, "Seconds such as 30 or 1.5.")
-parse_slug = _reader(AGENT_SLUG.pattern, str, "A short name in small letters, such as deal-analyst.")
+parse_slug = _reader(AGENT_SLUG.pattern, str, "Enter a slug such as deal-analyst.")
 parse_row_id = _reader(f"(?i:{UUID_PATTERN.pattern})", UUID, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
 
 
@@ -167,7 +167,7 @@ class Filters:
             if name in PAGE_NAMES:
                 continue
             if name not in names:
-                raise Invalid(f"There is no filter {name[:40]!r}; use one of {', '.join(sorted(names))}.")
+                raise Invalid(f"Unknown filter {name[:40]!r}. Use one of {', '.join(sorted(names))}.")
             field_name, one = names[name], declared[names[name]]
             if one.excludable and value.startswith("-"):
                 excluded.add(field_name)

@@ -107,7 +107,7 @@ def save_view(
     view = db.session.scalar(select(SavedView).where(mine, SavedView.name == name))
     if view is None:
         if (db.session.scalar(select(func.count()).select_from(SavedView).where(mine)) or 0) >= MAX_VIEWS:
-            raise Refused(f"You have {MAX_VIEWS} views of this tab; delete one first.")
+            raise Refused(f"This tab has {MAX_VIEWS} views. Delete one first.")
         view = SavedView(tenant_id=actor.tenant_id, user_id=actor.id, tab=tab, name=name, query=query)
         db.session.add(view)
     view.query = query
@@ -131,12 +131,12 @@ def delete_view(view_id: UUID, *, actor: Actor) -> SavedView:
 def _check_query(query: str, kind: type[Filters]) -> str:
     """Return the filters of a query without the place in the list."""
     if len(query) > MAX_QUERY_LENGTH:
-        raise Invalid.of({"query": "This is too long to keep; take some filters off."})
+        raise Invalid.of({"query": "Too many filters to save. Remove some."})
     given = {name: value for name, value in parse_qsl(query) if name not in PLACES}
     try:
         return urlencode(kind.from_args(given).as_args())
     except Invalid as wrong:
-        raise Invalid.of({"query": f"This list cannot be kept: {wrong.detail}"}) from None
+        raise Invalid.of({"query": f"Can’t save this view. {wrong.detail}"}) from None
 
 
 def _store(view: SavedView, action: str, shared: bool, is_default: bool, actor: Actor) -> SavedView:
@@ -150,7 +150,7 @@ def _store(view: SavedView, action: str, shared: bool, is_default: bool, actor: 
     try:
         db.session.flush()
     except IntegrityError:
-        raise Refused(f"You have a view {name} already; choose another name.") from None
+        raise Refused(f"You already have a view named {name}. Choose another name.") from None
     audit.record(actor, action, "saved_view", view.id, tab=view.tab, name=name, shared=shared)
     return view
 

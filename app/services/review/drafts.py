@@ -118,15 +118,15 @@ def draft_agent(
     """Propose other instructions, skills or tool groups for an agent."""
     agent = versions.get_agent(agent_id, actor=actor)
     if agent.is_system:
-        raise Forbidden(f"{agent.slug} belongs to the workspace; no tool changes it.")
+        raise Forbidden(f"{agent.slug} is built in. Tools can’t change it.")
     if agent.archived_at:
-        raise Refused(f"{agent.slug} is archived; restore it before changing it.")
+        raise Refused(f"{agent.slug} is archived. Restore it before changing it.")
     number = agent.current_version
     before = versions.read_contents(agent_id, [number], actor=actor)[number]
     after = before | dict(changes)
     check_config({name: after[name] for name in AgentConfig.model_fields if name in changes})
     if after == before:
-        raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
+        raise Invalid("This changes nothing. Send other `instructions`, `skills` or `toolGroups`.")
     return _write(
         actor, agent_id=agent_id, base_version=number, before=before, after=after, reason=reason,
         session_id=session_id, feedback_ids=list(feedback_ids), at=at,
@@ -152,7 +152,7 @@ def draft_type(
     after: dict[str, Any] = {"name": (name or kind.name).strip(), "fields": {**kind.fields, **fields}}
     entity_store.check_definition(after["name"], after["fields"])
     if after == before:
-        raise Invalid("This changes nothing; send other `fields` or another `name`.")
+        raise Invalid("This changes nothing. Send other `fields` or another `name`.")
     return _write(
         actor, entity_type_id=type_id, before=before, after=after, reason=reason, session_id=session_id,
         feedback_ids=list(feedback_ids), at=at,
@@ -161,7 +161,7 @@ def draft_type(
 
 def _write(actor: Actor, at: datetime | None, **values: Any) -> ChangeDraft:
     """A newer draft of the same author for the same target takes the place of the earlier one."""
-    actor.check_admin("Only an admin's tools draft changes.")
+    actor.check_admin("Only admins’ tools can draft changes.")
     db.session.execute(LOCK_DRAFTS, {"tenant": str(actor.tenant_id)})
     _check_rate(actor)
     check_signals(values["feedback_ids"], actor)
@@ -184,14 +184,14 @@ def _check_rate(actor: Actor) -> None:
     since = datetime.now(UTC) - timedelta(hours=1)
     mine = ChangeDraft.tenant_id == actor.tenant_id, ChangeDraft.created_at > since
     if (db.session.scalar(select(func.count()).select_from(ChangeDraft).where(*mine)) or 0) >= MAX_PER_HOUR:
-        raise Throttled(f"At most {MAX_PER_HOUR} drafts an hour in a workspace; draft this later.", 600)
+        raise Throttled(f"At most {MAX_PER_HOUR} drafts an hour in a workspace. Draft this later.", 600)
 
 
 def withdraw_draft(draft_id: UUID, *, actor: Actor) -> ChangeDraft:
     """Let the author of an open draft take it back."""
     draft = _lock_open(draft_id, actor)
     if not _is_own(draft, actor):
-        raise Forbidden("Another agent or person made this draft; only its author withdraws it.")
+        raise Forbidden("Another agent or person made this draft. Only its author withdraws it.")
     _settle(draft, "withdrawn", actor, None)
     return draft
 
@@ -209,7 +209,7 @@ def approve_draft(draft_id: UUID, *, actor: Actor, note: str | None = None) -> C
     if draft.agent_id:
         agent: Agent = get_own(Agent, draft.agent_id, "agent", actor=actor, lock=True)
         if agent.current_version != draft.base_version:
-            said = f"{agent.slug} has version {agent.current_version} now; this draft is about {draft.base_version}."
+            said = f"{agent.slug} has version {agent.current_version} now. This draft is about {draft.base_version}."
             raise Stale(f"{said} Reject it or edit the agent.", {"version": agent.current_version})
         saved = versions.save_version(agent.id, draft.after, actor=actor, note=_version_note(draft))
         outcome = {"kind": "agent_version", "id": str(agent.id), "text": f"{agent.slug} v{saved.version}"}
@@ -265,9 +265,9 @@ def reopen_draft(draft_id: UUID, *, actor: Actor) -> ChangeDraft:
     elif draft.status == "rejected":
         ours = Feedback.review_notes.startswith(REJECTED_NOTE, autoescape=True)
     elif draft.status == "approved":
-        raise Refused("Make the agent's earlier version current instead.", current=draft.status)
+        raise Refused("Restore the agent’s earlier version instead.", current=draft.status)
     else:
-        raise Refused(f"This draft is {draft.status}; only a decision is taken back.", current=draft.status)
+        raise Refused(f"This draft is {draft.status}. Only decisions can be undone.", current=draft.status)
     draft.status, draft.decided_by, draft.decided_at, draft.decision_note = "open", None, None, None
     db.session.flush()
     status = "applied" if undone else "dismissed"
@@ -280,7 +280,7 @@ def reopen_draft(draft_id: UUID, *, actor: Actor) -> ChangeDraft:
 
 def _check_person(actor: Actor) -> None:
     if not actor.is_admin or actor.agent_id or actor.role == "system":
-        raise Forbidden("Only an admin decides about drafts.")
+        raise Forbidden("Only admins can decide about drafts.")
 
 
 def _clean_note(note: str | None) -> str | None:
@@ -295,7 +295,7 @@ def _lock_decidable(draft_id: UUID, actor: Actor) -> ChangeDraft:
 def _lock_open(draft_id: UUID, actor: Actor) -> ChangeDraft:
     draft: ChangeDraft = get_own(ChangeDraft, draft_id, "draft", actor=actor, lock=True)
     if draft.status != "open":
-        raise Refused(f"Someone decided about this draft already: it is {draft.status}.", current=draft.status)
+        raise Refused(f"Someone else already decided. This draft is {draft.status}.", current=draft.status)
     return draft
 
 
@@ -318,10 +318,10 @@ def start_trial(draft_id: UUID, *, actor: Actor) -> list[UUID]:
     """Replay the agent's goldens with the draft, one trial run for each of their sets; those under way, if any are."""
     draft = _lock_decidable(draft_id, actor)
     if draft.agent_id is None:
-        raise Refused("Goldens keep the fields that they were recorded with, so they say nothing about entity types.")
+        raise Refused("Goldens can’t test entity types. They keep their recorded fields.")
     agent = versions.get_agent(draft.agent_id, actor=actor)
     if agent.current_version != draft.base_version:
-        raise Stale(f"{agent.slug} has a newer version; this draft can no longer be approved.")
+        raise Stale(f"{agent.slug} has a newer version. This draft can no longer be approved.")
     known = run_lists.get_run_rows(draft.trial_run_ids, actor=actor).values()
     if any(run.open for run in known):
         return draft.trial_run_ids
@@ -337,7 +337,7 @@ def start_trial(draft_id: UUID, *, actor: Actor) -> list[UUID]:
 
 def _sets_of(agent: Agent, actor: Actor) -> list[str]:
     if agent.kind not in REPLAYABLE_KINDS:
-        raise Refused(f"{agent.slug} runs elsewhere, so its goldens cannot be replayed here.")
+        raise Refused(f"{agent.slug} runs outside Upshot, so its goldens can’t be replayed.")
     golden = AgentSession.golden_set
     mine = AgentSession.tenant_id == actor.tenant_id, AgentSession.agent_id == agent.id, golden.is_not(None)
     sets = [name for name in db.session.scalars(select(golden).where(*mine).distinct().order_by(golden)) if name]
@@ -406,7 +406,7 @@ def _open(actor: Actor) -> tuple[Any, ...]:
 
 
 def _check_reader(actor: Actor) -> None:
-    actor.check_admin("Only an admin reads drafts.")
+    actor.check_admin("Only admins can read drafts.")
 
 
 def _select() -> Any:

@@ -121,7 +121,7 @@ class PatternRow:
 
 def list_patterns(filters: PatternFilters, page: Page, *, actor: Actor) -> Slice[PatternRow]:
     """One page of patterns, last seen first. Four queries."""
-    actor.check_admin("Only an admin sees patterns of feedback.")
+    actor.check_admin("Only admins can see patterns of feedback.")
     pattern = FeedbackPattern
     where = [pattern.tenant_id == actor.tenant_id, *filters.conditions()]
     at, id_ = pattern.last_seen_at, pattern.id
@@ -132,7 +132,7 @@ def list_patterns(filters: PatternFilters, page: Page, *, actor: Actor) -> Slice
 
 def get_pattern(pattern_id: UUID, *, actor: Actor) -> PatternRow | None:
     """One pattern with its figures, or None where there is none. Three queries."""
-    actor.check_admin("Only an admin sees patterns of feedback.")
+    actor.check_admin("Only admins can see patterns of feedback.")
     mine = FeedbackPattern.tenant_id == actor.tenant_id, FeedbackPattern.id == pattern_id
     rows = db.session.execute(_select_patterns(actor).where(*mine)).all()
     return describe_patterns(rows, actor=actor).get(pattern_id)

@@ -47,7 +47,7 @@ class NewPattern:
 
 
 def get_pattern(pattern_id: UUID, *, actor: Actor) -> FeedbackPattern:
-    actor.check_admin("Only an admin sees patterns of feedback.")
+    actor.check_admin("Only admins can see patterns of feedback.")
     return get_own(FeedbackPattern, pattern_id, "pattern", actor=actor)
 
 

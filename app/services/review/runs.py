@@ -24,7 +24,7 @@ TITLE = "Feedback review"
 DRY_TITLE = "Dry run of the feedback review"
 MAX_REFUSALS = 100
 MAX_DECISIONS = 200
-BUSY = "A review is under way; wait for it or stop it."
+BUSY = "A review is in progress. Wait for it or stop it."
 NOTHING_CHANGED = "Nothing changed since the last review."
 LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 # What a run reports, with the names that the API and the command line use.
@@ -68,7 +68,7 @@ OWN_COLUMNS = [getattr(ReviewRun, one.name) for one in fields(Review) if one.nam
 def start_review(*, actor: Actor, trigger: str = "manual", dry_run: bool = False, task_id: UUID | None = None) -> UUID:
     """Ask for a review, which the executor carries out as the product; its session. None is started while one is
     under way that is no dry run."""
-    actor.check_admin("Only an admin starts a review.")
+    actor.check_admin("Only admins can start a review.")
     if _is_busy(actor):
         raise Refused(BUSY)
     system = system_actor(actor.tenant_id)
@@ -120,7 +120,7 @@ def last_review(*, actor: Actor, dry_run: bool = False) -> Review | None:
 
 
 def get_review(session_id: UUID, *, actor: Actor) -> Review:
-    actor.check_admin("Only an admin sees reviews.")
+    actor.check_admin("Only admins can see reviews.")
     row = db.session.execute(_select(actor).where(ReviewRun.session_id == session_id)).one_or_none()
     if row is None:
         raise NotFound("There is no such review in this workspace.")
@@ -129,7 +129,7 @@ def get_review(session_id: UUID, *, actor: Actor) -> Review:
 
 def list_reviews(page: Page, *, actor: Actor) -> Slice[Review]:
     """Reviews, the latest first."""
-    actor.check_admin("Only an admin sees reviews.")
+    actor.check_admin("Only admins can see reviews.")
     own = [ReviewRun.tenant_id == actor.tenant_id]
     found = read_page(_select(actor), page, at=ReviewRun.created_at, id=ReviewRun.session_id, where=own)
     return found.map(lambda row: Review(*row))
@@ -206,7 +206,7 @@ def _summarise(run: ReviewRun) -> str:
         counts[0] = (sum(one["what"] == "propose" for one in run.decisions), "to propose")
     rows = f"{run.considered:,} row{'' if run.considered == 1 else 's'}"
     said = [f"{number:,} {word}" for place, (number, word) in enumerate(counts) if number or not place]
-    return f"Looked at {rows}: {', '.join(said)}."
+    return f"Reviewed {rows}: {', '.join(said)}."
 
 
 def _own_run(session_id: UUID, actor: Actor) -> ReviewRun:

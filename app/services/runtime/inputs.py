@@ -162,7 +162,7 @@ def _load_surroundings(session: LeasedSession) -> Surroundings:
     record = Record(*found[0][-4:]) if found[0][-4] else None
     around = Surroundings._make([*found[0][:-4], record])
     if around.is_archived:
-        raise Refused(f"{around.name} is archived; restore it first.")
+        raise Refused(f"{around.name} is archived. Restore it first.")
     return around
 
 
@@ -173,7 +173,7 @@ def _acting_for(session: LeasedSession, around: Surroundings) -> Actor:
     elif around.external_tenant_id == session.tenant_id:
         role = "member"
     elif around.person is None or around.role is None:
-        raise Refused("Who asked for this is no member of the workspace any more.")
+        raise Refused("The person who asked for this has left the workspace.")
     else:
         role = around.role
     actor = Actor(session.created_by, session.tenant_id, role, around.person or "", agent_id=session.agent_id)

@@ -89,7 +89,7 @@ class EventCursor:
             return cls(moment, int(sequence))
         except ValueError:
             raise Invalid(
-                "This place in the session does not exist; leave it out to begin at the first event."
+                "This place in the session does not exist. Leave it out to begin at the first event."
             ) from None
 
 

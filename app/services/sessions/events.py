@@ -56,7 +56,7 @@ SELECT s.id, s.status, s.golden_set, s.event_count, s.event_bytes, s.attempt, s.
 """
 # A run that reached the budget still says how it ended.
 FOR_THE_END = 1_048_576
-GOLDEN = "This session is golden; its events are frozen. Revoke the golden first."
+GOLDEN = "This session is golden. Its events are frozen. Revoke the golden first."
 _budget = [limits.SESSION_BYTES]
 
 
@@ -144,7 +144,7 @@ def _number_and_add(
     session: AgentSession | LockedSession, events: Sequence[NewEvent], masking: Masking, actor: Actor
 ) -> tuple[list[EventRow], tuple[Any, ...]]:
     if len(events) > limits.EVENTS_AT_ONCE:
-        raise Invalid(f"At most {limits.EVENTS_AT_ONCE:,} events at once; send the rest in a second request.")
+        raise Invalid(f"At most {limits.EVENTS_AT_ONCE:,} events at once. Send the rest in a second request.")
     rows = rows_of(session.id, reported(events, actor), masking, before=session.event_count)
     return rows, add_rows(rows, tenant_id=actor.tenant_id)[0]
 
@@ -172,7 +172,7 @@ def reported(events: Sequence[NewEvent], actor: Actor) -> Sequence[NewEvent]:
 def rows_of(session_id: UUID, events: Sequence[NewEvent], masking: Masking, *, before: int = 0) -> list[EventRow]:
     """Events as they are stored: checked, masked, numbered from `before` + 1 on, each with its id and its time."""
     if before + len(events) > limits.EVENTS_IN_SESSION:
-        raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
+        raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events. Begin another for what follows.")
     rows = []
     for index, (event, at) in enumerate(zip(events, times_of(events), strict=True)):
         kind, payload = event.event_type, _masked_text(_payload(event, index), masking, index)

@@ -31,8 +31,8 @@ from app.text.masking import Masking
 MAX_ATTEMPTS = 3
 # A replay changes nothing outside itself, so losing its process is no reason to give up on it early.
 MAX_LOST = 10
-GIVEN_UP = "Three attempts to run this session ended without an answer."
-PROCESSES_LOST = "Ten attempts to replay this golden ended because the process that ran it was lost."
+GIVEN_UP = "This session failed three times without an answer."
+PROCESSES_LOST = "This replay failed ten times because its process was lost."
 CLAIM = text("SELECT session_id, tenant_id, attempt FROM door_claim(:owner, :most, :lease)")
 DRAFT = text("""
     INSERT INTO session_drafts (tenant_id, session_id, text)

@@ -38,8 +38,8 @@ NONE = (0, 0, 0)
 MAX_SESSIONS = 1000
 BATCH = 100
 KEEP_REASONS = {
-    "golden_set": ("is golden", "are golden", "Take it out, or revoke the golden first."),
-    "eval_run_id": ("is a replay", "are replays", "Replays go with their whole eval run."),
+    "golden_set": ("is golden", "are golden", "Deselect it, or revoke the golden first."),
+    "eval_run_id": ("is a replay", "are replays", "Delete their eval run instead."),
 }
 
 
@@ -195,11 +195,11 @@ def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
     if window := filters.window:
         ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
         if goes_on and len(ids) <= MAX_SESSIONS:
-            raise Refused(f"Only the newest {window.limit:,} sessions were checked; narrow the list by days or agent.")
+            raise Refused(f"Only the newest {window.limit:,} sessions were checked. Narrow the list by days or agent.")
     else:
         ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MAX_SESSIONS + 1)))
     if len(ids) > MAX_SESSIONS:
-        raise Refused(f"More than {MAX_SESSIONS:,} sessions match; narrow the list first.")
+        raise Refused(f"More than {MAX_SESSIONS:,} sessions match. Narrow the list first.")
     return ids
 
 
@@ -224,7 +224,7 @@ def _refuse_kept(rows: Sequence[Any], of: int) -> None:
 
 def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
     """Remove sessions with their events, each noted in the audit log; how many. Feedback stays, without the link."""
-    actor.check_admin("Only an admin deletes sessions.")
+    actor.check_admin("Only admins can delete sessions.")
     if not session_ids:
         raise Invalid("Select at least one session first.")
     if len(set(session_ids)) > MAX_SESSIONS:
@@ -254,7 +254,7 @@ def remove_sessions(session_ids: Sequence[UUID], *, actor: Actor) -> None:
             execution_options={"synchronize_session": False},
         )
         if gone.rowcount != len(ids):
-            raise Refused("Someone else changes these sessions now; try again.")
+            raise Refused("Someone else changes these sessions now. Try again.")
 
 
 def _record(rows: Sequence[Any], actor: Actor) -> None:

@@ -27,7 +27,7 @@ from app.services.sessions.events import lock_for_events
 from app.services.sessions.store import OPEN_STATUSES, NewSession, create_session, finish_session, title_of
 
 MAX_TURNS = 50
-BUSY = "The answer to what you said before is still being written. Wait for it, or stop it."
+BUSY = "An answer is still in progress. Wait for it or stop it."
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def start_run(
     answered: earlier turns are what the agent knows, and its answer joins the chat. `fields` are of the session."""
     texts = [text.strip() for text in turns if text.strip()]
     if not texts or len(texts) > MAX_TURNS:
-        raise Invalid.of({"message": "Say something."})
+        raise Invalid.of({"message": "Enter a message."})
     if any(len(text) > limits.MESSAGE // 4 for text in texts):
         raise Invalid.of({"message": f"At most {limits.MESSAGE // 4:,} characters."})
     marks = (metadata or {}) | {"turns": texts} | ({"turn_id": turn_id} if turn_id else {})
@@ -85,9 +85,9 @@ def runnable_agent(agent: str, *, actor: Actor) -> Agent:
     if found is None:
         raise NotFound(f"There is no agent {agent[:120]} in this workspace.")
     if found.archived_at is not None:
-        raise Refused(f"{found.name} is archived; restore it first.")
+        raise Refused(f"{found.name} is archived. Restore it first.")
     if found.kind == "external":
-        raise Refused(f"{found.name} runs elsewhere and reports its sessions; it cannot be started from here.")
+        raise Refused(f"{found.name} runs outside Upshot and can’t be started from here.")
     return found
 
 
@@ -95,11 +95,11 @@ def stop_run(session_id: UUID, *, actor: Actor) -> AgentSession:
     """Stop a run: at once while it waits, at its next step while it runs. Its person or an admin may."""
     session = lock_for_events(session_id, actor=actor)
     if session.created_by != actor.id and not actor.is_admin:
-        raise Forbidden("Only who asked for this, or an admin, stops it.")
+        raise Forbidden("Only the person who started this or an admin can stop it.")
     if session.status == "pending" or (session.status == "running" and session.lease_owner is None):
         return finish_session(session_id, "cancelled", actor=actor)
     if session.status != "running":
-        raise Refused(f"This session is {session.status} already.", current=session.status)
+        raise Refused(f"This session is already {session.status}.", current=session.status)
     if session.cancel_requested_at is None:
         session.cancel_requested_at = datetime.now(UTC)
         db.session.flush()
@@ -175,10 +175,10 @@ def list_chat_agents(*, actor: Actor) -> Sequence[Any]:
 def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:
     """Create a conversation with its first message and the run that answers it."""
     if not agent:
-        raise Invalid.of({"agent": "Choose who should answer."})
+        raise Invalid.of({"agent": "Choose an agent."})
     found = runnable_agent(agent, actor=actor)
     if found.is_system:
-        raise Refused(f"{found.name} works by itself; choose another agent to talk to.")
+        raise Refused(f"{found.name} can’t chat. Choose another agent.")
     chat = chat_store.create_chat(actor=actor, agent_slug=found.slug, title=title_of(text))
     _ask(chat, found.slug, text, actor)
     return chat
@@ -240,7 +240,7 @@ def _hold(chat_id: UUID, actor: Actor) -> tuple[Chat, str]:
         raise NotFound("You have no such conversation in this workspace.")
     chat, agent = row
     if agent is None:
-        raise Refused("Nobody answers in this conversation; begin a new one.")
+        raise Refused("No agent answers in this conversation. Start a new one.")
     busy = [*_runs_in(chat.tenant_id, chat.id), AgentSession.status.in_(OPEN_STATUSES)]
     if db.session.scalar(select(AgentSession.id).where(*busy).limit(1)) is not None:
         raise Refused(BUSY)
@@ -257,7 +257,7 @@ def _last_turn(chat: Chat) -> tuple[Message, Message | None]:
     latest = Message.message_index.desc()
     asked = db.session.scalar(select(Message).where(*mine, Message.role == "user").order_by(latest).limit(1))
     if asked is None:
-        raise Refused("Nothing was asked in this conversation yet.")
+        raise Refused("This conversation has no question yet.")
     answers = [*mine, Message.role == "agent", Message.message_index > asked.message_index]
     return asked, db.session.scalar(select(Message).where(*answers).order_by(latest).limit(1))
 

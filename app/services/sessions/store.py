@@ -34,7 +34,7 @@ FINAL = ("completed", "failed", "cancelled")
 # Events that end an open session, and how.
 ENDS = {"session.completed": "completed", "session.failed": "failed"}
 SHOWN_ELSEWHERE = "Shown under Settings → Review."
-UNKNOWN_REASON = "The session failed without saying why."
+UNKNOWN_REASON = "The session failed without a reason."
 TOO_EARLY = "Send a time that is not before `started_at`."
 # What only the product itself writes into metadata: promoting, replaying, schedules, retries and asking again. Names
 # that begin like those of replays are taken too. `turns`, `turn_id`, `criteria_set_id`, `tools` and the like are
@@ -104,7 +104,7 @@ def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool
     if not made:
         known = find_session(new.external_id or "", actor=actor)
         if known is None:
-            raise Refused("This session is being stored by another request; send it again.")
+            raise Refused("This session is being stored by another request. Send it again.")
         return known, False
     session = db.session.get_one(AgentSession, made[new.external_id])
     session_events.write_events(session, new.events, actor=actor)
@@ -177,7 +177,7 @@ def check_new(new: NewSession) -> None:
             wrong[name] = f"Use one of {', '.join(allowed)}."
     for name in new.metadata:
         if name in RESERVED or name.startswith(RESERVED_PREFIX):
-            wrong[f"metadata.{name}"] = "Upshot sets this itself; choose another name."
+            wrong[f"metadata.{name}"] = "Upshot sets this itself. Choose another name."
     if new.started_at and new.finished_at and new.finished_at < new.started_at:
         wrong["finished_at"] = TOO_EARLY
     if size_of(new.metadata) > limits.METADATA_BYTES:
@@ -312,7 +312,7 @@ def begin_session(session_id: UUID, *, actor: Actor, started_at: datetime | None
     """Mark a pending session as running. A session that runs or has ended stays as it is."""
     session = lock_for_events(session_id, actor=actor)
     if session.status in FINAL:
-        raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+        raise Refused(f"This session is {session.status} and can’t change.", current=session.status)
     if session.status == "pending":
         session.status = "running"
         session.started_at = started_at or session.started_at or datetime.now(UTC)
@@ -331,7 +331,7 @@ def finish_session(
     if session.status == status:
         return session
     if session.status in FINAL:
-        raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+        raise Refused(f"This session is {session.status} and can’t change.", current=session.status)
     if finished_at and session.started_at and finished_at < session.started_at:
         raise Invalid.of({"finished_at": TOO_EARLY})
     _finish(session, status, error, finished_at, actor)

@@ -9,7 +9,7 @@ from app.db import db
 from app.models import AgentSession, EvalRun, Task, TaskTick
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "abandoned"}
-STOPPED = "Someone stopped it."
+STOPPED = "Stopped by a person."
 
 
 def note_end(session: AgentSession) -> None:

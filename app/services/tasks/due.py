@@ -25,7 +25,7 @@ from app.services.workspaces.store import REVIEW_TASK, system_actor
 
 DUE = text("SELECT task_id, tenant_id FROM door_due(clock_timestamp())")
 OPEN_STATUSES = ("pending", "queued", "running")
-BUSY = "The run before it was still under way."
+BUSY = "The previous run was still in progress."
 GONE = "Its session was deleted before it ended."
 
 
@@ -75,9 +75,9 @@ def run_now(task_id: UUID, *, actor: Actor) -> TaskTick:
         select(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task_id).with_for_update()
     )
     if task is None:
-        raise Refused("This task was deleted meanwhile.")
+        raise Refused("This task was deleted.")
     if _is_busy(task):
-        raise Refused("The run before is still under way; wait for it or stop it.")
+        raise Refused("The previous run is still in progress. Wait for it or stop it.")
     tick = _claim(task, read_clock(), f"person:{actor.id}")
     if tick is None:
         raise Refused("It was just started.")
@@ -142,7 +142,7 @@ def _start(task: Task, tick: TaskTick, person: Actor, *, scheduled: bool = False
     else:
         agent = db.session.get(Agent, task.agent_id) if task.agent_id else None
         if agent is None or not task.message:
-            raise Refused("There is nothing that this release could run here.")
+            raise Refused("This release can’t run this task.")
         meta = {"task_id": str(task.id)}
         session = session_start.start_run(agent.slug, [task.message], actor=person, title=task.name, metadata=meta)
         tick.session_id = session.id
@@ -184,5 +184,5 @@ def _actor_of(task: Task) -> Actor:
         .where(User.id == task.created_by)
     ).one_or_none()
     if row is None or task.created_by is None:
-        raise Refused("Who set this up is no member of the workspace any more; save it again in your own name.")
+        raise Refused("The person who scheduled this has left the workspace. Save it again in your name.")
     return Actor(task.created_by, task.tenant_id, row.role, row.name)

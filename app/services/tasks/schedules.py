@@ -46,11 +46,11 @@ class Plan:
 
 def create_task(plan: Plan, *, actor: Actor) -> Task:
     """Schedule work for an agent, from now on."""
-    actor.check_admin("Only an admin schedules work.")
+    actor.check_admin("Only admins can schedule work.")
     values = _check_plan(plan, actor)
     known = db.session.scalar(select(func.count()).select_from(Task).where(Task.tenant_id == actor.tenant_id))
     if (known or 0) >= MAX_TASKS:
-        raise Refused(f"A workspace has at most {MAX_TASKS} tasks; delete one first.")
+        raise Refused(f"A workspace has at most {MAX_TASKS} tasks. Delete one first.")
     task = Task(tenant_id=actor.tenant_id, slug=f"task-{uuid4().hex[:12]}", enabled=True)
     db.session.add(task)
     _set_plan(task, values, actor)
@@ -144,7 +144,7 @@ def next_runs(cron: str, moment: datetime) -> list[datetime]:
 
 def _lock_task(task_id: UUID, actor: Actor) -> Task:
     """The task, locked, if it is one that admins may change."""
-    actor.check_admin("Only an admin schedules work.")
+    actor.check_admin("Only admins can schedule work.")
     task = db.session.scalar(select(Task).where(*_task_conditions(task_id, actor)).with_for_update())
     if task is None:
         raise NotFound("There is no such task in this workspace.")
@@ -155,7 +155,7 @@ def _lock_own_task(task_id: UUID, actor: Actor) -> Task:
     """The same, if people made it."""
     task = _lock_task(task_id, actor)
     if task.slug == REVIEW_TASK:
-        raise Refused("This task belongs to the workspace; change it under Settings, Review.")
+        raise Refused("Change this task under Settings → Review.")
     return task
 
 
@@ -176,7 +176,7 @@ def _check_plan(plan: Plan, actor: Actor) -> dict[str, object]:
     if replay is not None and replay["context"] not in CONTEXT_MODES:
         wrong["context"] = "Choose frozen or live."
     if replay is None and (not message or len(message) > MAX_MESSAGE):
-        wrong["message"] = f"Say what the agent shall do, in at most {MAX_MESSAGE:,} characters."
+        wrong["message"] = f"Enter a message of up to {MAX_MESSAGE:,} characters."
     agent = versions.find_agent(plan.agent, actor=actor) if plan.agent else None
     if plan.agent or replay is None:
         wrong |= _check_agent(agent, replay is not None)
@@ -191,7 +191,7 @@ def _check_plan(plan: Plan, actor: Actor) -> dict[str, object]:
 
 def _check_agent(agent: Agent | None, replays: bool) -> dict[str, str]:
     if agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system:
-        return {"agent": "Choose an agent that runs here."}
+        return {"agent": "Choose an agent that runs in Upshot."}
     if replays and agent.kind not in REPLAYABLE_KINDS:
         return {"agent": "Choose an agent that runs in Upshot. Replays would repeat an endpoint's real actions."}
     return {}
@@ -203,7 +203,7 @@ def _check_cron(given: str) -> str:
     except ValueError as error:
         raise Invalid.of({"cron": str(error)}) from None
     if next_after(cron, datetime.fromisoformat("2000-01-01T00:00:00+00:00")) is None:
-        raise Invalid.of({"cron": "No such day ever comes."})
+        raise Invalid.of({"cron": "That date never occurs."})
     return cron
 
 

@@ -126,7 +126,7 @@ def _sentence(payload: dict[str, Any]) -> str:
     if event == "proposal.created":
         number = data["signals"]
         whom = data["entity_type"] if data["type"] == "draft" and data["entity_type"] else whom
-        return f"A {data['type']} for {whom} waits for approval, from {number} signal{'s' if number != 1 else ''}."
+        return f"A {data['type']} for {whom} is waiting for approval, from {number} signal{'s' if number != 1 else ''}."
     if event == "knowledge.activated":
         return f"A {data['type']} for {whom} is active: {data['content']}"
     if event == "eval.regressed":

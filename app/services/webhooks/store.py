@@ -43,7 +43,7 @@ def signing_secret(secret_key: str, webhook_id: UUID) -> str:
 
 def add_webhook(url: str, events: Collection[str], format: str, *, allow: str, actor: Actor) -> Webhook:
     """Send these events to an address from now on. `allow` is the operator's list of private hosts."""
-    actor.check_admin("Only an admin adds webhooks.")
+    actor.check_admin("Only admins can add webhooks.")
     wrong = {}
     if format not in WEBHOOK_FORMATS:
         wrong["format"] = f"Use one of {', '.join(WEBHOOK_FORMATS)}."
@@ -72,12 +72,12 @@ def add_webhook(url: str, events: Collection[str], format: str, *, allow: str, a
 def _check_room(actor: Actor) -> None:
     number = db.session.scalar(select(func.count()).where(Webhook.tenant_id == actor.tenant_id)) or 0
     if number >= MAX_WEBHOOKS:
-        raise Refused(f"A workspace has at most {MAX_WEBHOOKS} webhooks; delete one first.")
+        raise Refused(f"A workspace has at most {MAX_WEBHOOKS} webhooks. Delete one first.")
 
 
 def delete_webhook(webhook_id: UUID, *, actor: Actor) -> str:
     """Delete a webhook with its deliveries, and return the part of its address that is no secret."""
-    actor.check_admin("Only an admin deletes webhooks.")
+    actor.check_admin("Only admins can delete webhooks.")
     row = get_own(Webhook, webhook_id, "webhook", actor=actor)
     origin = row.origin
     db.session.execute(delete(Webhook).where(Webhook.tenant_id == actor.tenant_id, Webhook.id == webhook_id))
@@ -87,7 +87,7 @@ def delete_webhook(webhook_id: UUID, *, actor: Actor) -> str:
 
 def queue_test(webhook_id: UUID, *, actor: Actor) -> None:
     """Queue an event that says that it is a test."""
-    actor.check_admin("Only an admin tries webhooks.")
+    actor.check_admin("Only admins can test webhooks.")
     get_own(Webhook, webhook_id, "webhook", actor=actor)
     db.session.add(WebhookDelivery(tenant_id=actor.tenant_id, webhook_id=webhook_id, event=TEST_EVENT))
     db.session.flush()
@@ -96,7 +96,7 @@ def queue_test(webhook_id: UUID, *, actor: Actor) -> None:
 
 def list_webhooks(*, actor: Actor) -> list[WebhookRow]:
     """The webhooks of the workspace, the newest first, each with its last delivery. Two queries."""
-    actor.check_admin("Only an admin sees webhooks.")
+    actor.check_admin("Only admins can see webhooks.")
     subscription, sent = WebhookSubscription, WebhookDelivery
     last = (
         select(sent.status, sent.created_at, sent.error)
@@ -125,7 +125,7 @@ def list_webhooks(*, actor: Actor) -> list[WebhookRow]:
 
 def list_deliveries(page: Page, *, actor: Actor) -> Slice[WebhookDelivery]:
     """The deliveries of the workspace, newest first."""
-    actor.check_admin("Only an admin sees deliveries.")
+    actor.check_admin("Only admins can see deliveries.")
     sent = WebhookDelivery
     statement: Any = select(sent)
     found = read_page(statement, page, at=sent.created_at, id=sent.id, where=[sent.tenant_id == actor.tenant_id])

@@ -129,7 +129,7 @@ def create_key(
     if not run("select id from users where id = %(user_id)s", {"user_id": owner_id}):
         raise NotFound("No such person.")
     if expires_at is not None and expires_at <= datetime.now(UTC):
-        raise Invalid.of({"expires": "Choose a day that is still to come."})
+        raise Invalid.of({"expires": "Choose a future date."})
     name, scopes = clean_name(name), _check_scopes(scopes)
     key = tokens.new_key()
     values = {
@@ -151,7 +151,7 @@ def make_link(run: Run, email: str, *, lifetime: timedelta = LINK_LIFETIME) -> s
     user_id = find_user(run, email)
     tenants = tenants_of(run, user_id) if user_id else []
     if not tenants:
-        raise NotFound(f"Nobody with the e-mail {email} is in a workspace.")
+        raise NotFound(f"No one with the email {email} is in a workspace.")
     system = bind_system(run, tenants[-1])
     token = tokens.new_token()
     values = {

@@ -44,7 +44,7 @@ def list_keys(*, actor: Actor) -> Sequence[Row[ApiKey, str]]:
 
 def revoke_key(key_id: UUID, *, actor: Actor) -> ApiKey:
     """End a key; the next request with it is refused."""
-    actor.check_admin("Only an admin revokes keys.")
+    actor.check_admin("Only admins can revoke keys.")
     row = db.session.scalars(
         update(ApiKey)
         .where(ApiKey.tenant_id == actor.tenant_id, ApiKey.id == key_id, ApiKey.revoked_at.is_(None))

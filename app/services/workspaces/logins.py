@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LIFETIME = timedelta(days=14)
 RETENTION = timedelta(days=30)
 DEMO_SLUG, DEMO_ADMIN = "demo", "admin@demo.test"
-SPENT_LINK = "This link is not valid any more: it was used already, or it is too old. Ask for a new one."
+SPENT_LINK = "This link was already used or has expired. Ask for a new one."
 make_link = partial(credentials.make_link, run)
 
 
@@ -63,7 +63,7 @@ def sign_in(email: str, password: str, *, user_agent: str | None, request_id: st
     right = verify_password(stored, password)
     actor = identity.enter_workspace(user_id, tenant_id, request_id) if right else None
     if actor is None:
-        raise Invalid.of({"password": "E-mail or password is not right."})
+        raise Invalid.of({"password": "Wrong email or password."})
     return actor, begin_login(actor=actor, user_agent=user_agent)
 
 
@@ -134,7 +134,7 @@ def enter_demo(*, user_agent: str | None, request_id: str | None = None) -> tupl
     user_id = identity.find_user(DEMO_ADMIN)
     actor = identity.enter_workspace(user_id, store.find_workspace(DEMO_SLUG), request_id) if user_id else None
     if actor is None:
-        raise NotFound("There is no demo workspace; make it with `upshot demo seed`.")
+        raise NotFound("There is no demo workspace. Make it with `upshot demo seed`.")
     return actor, begin_login(actor=actor, user_agent=user_agent)
 
 
@@ -189,7 +189,7 @@ def check_password(password: str, email: str | None, field: str = "password") ->
     if len(password) > MAX_PASSWORD:
         raise Invalid.of({field: f"Use at most {MAX_PASSWORD} characters."})
     if email and password.strip().lower() == email.lower():
-        raise Invalid.of({field: "Use something other than the e-mail address."})
+        raise Invalid.of({field: "Don’t use your email address."})
 
 
 @lru_cache(maxsize=1)

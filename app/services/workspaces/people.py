@@ -21,7 +21,7 @@ from app.services.workspaces import identity, logins
 
 INVITE_LIFETIME = timedelta(days=7)
 NOT_JOINED = "This password doesn't work. If you have an account, use its password or sign in first."
-SPENT_INVITE = "This invitation is not valid any more: it was used, withdrawn, or it is too old. Ask for a new one."
+SPENT_INVITE = "This invitation was used, withdrawn or has expired. Ask for a new one."
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def create_person(*, email: str, name: str, role: str, actor: Actor, password: s
     if user_id is None:
         return _add_user(email, name, role, actor=actor, password=password)
     if password is not None:
-        raise Refused(f"{email} has an account already; leave the password out.")
+        raise Refused(f"{email} has an account already. Leave the password out.")
     _add_membership(user_id, role, actor=actor)
     return get_person(user_id, actor=actor)
 
@@ -60,7 +60,7 @@ def _add_user(email: str, name: str, role: str, *, actor: Actor, password: str |
 
 def _add_membership(user_id: UUID, role: str, *, actor: Actor) -> None:
     member = Membership(tenant_id=actor.tenant_id, user_id=user_id, role=role)
-    _insert(member, "This person is in the workspace already.")
+    _insert(member, "This person is already a member.")
     audit.record(actor, "member.added", "user", user_id, role=role)
 
 
@@ -152,7 +152,7 @@ def _lock_member(user_id: UUID, actor: Actor) -> Membership:
     if member is None:
         raise NotFound("No such person in this workspace.")
     if member.role == "owner" and not actor.at_least("owner"):
-        raise Forbidden("Only an owner changes or removes an owner.")
+        raise Forbidden("Only owners can change or remove an owner.")
     if member.role == "owner" and sum(row.role == "owner" for row in rows) == 1:
         raise Refused("This is the last owner. Make someone else an owner first.")
     return member
@@ -161,16 +161,16 @@ def _lock_member(user_id: UUID, actor: Actor) -> Membership:
 def _check_grant(role: str, actor: Actor) -> None:
     if role not in ROLES:
         raise Invalid.of({"role": "Choose member, admin or owner."})
-    actor.check_admin("Only an admin adds people and changes roles.")
+    actor.check_admin("Only admins can add people and changes roles.")
     if role == "owner" and not actor.at_least("owner"):
-        raise Forbidden("Only an owner makes an owner.")
+        raise Forbidden("Only owners can appoint an owner.")
 
 
 def change_password(old: str, new: str, *, actor: Actor, keep: UUID | None) -> None:
     """Set the actor's password; all their logins but the one to keep end, in every workspace."""
     user = get_person(actor.id, actor=actor)
     if user.password_hash is not None and not logins.verify_password(user.password_hash, old):
-        raise Invalid.of({"old": "This is not the password you have now."})
+        raise Invalid.of({"old": "Wrong current password."})
     logins.check_password(new, user.email, "new")
     user.password_hash = logins.hash_password(new)
     audit.record(actor, "password.changed", "user", actor.id)
@@ -195,7 +195,7 @@ def invite_person(*, email: str, role: str, actor: Actor) -> str:
     _check_grant(role, actor)
     user_id = identity.find_user(email)
     if user_id is not None and actor.tenant_id in identity.tenants_of(user_id):
-        raise Invalid.of({"email": "This person is in the workspace already."})
+        raise Invalid.of({"email": "This person is already a member."})
     _withdraw(OneTimeLink.email == email, actor=actor)
     token = tokens.new_token()
     link = OneTimeLink(tenant_id=actor.tenant_id, kind="invite", token_hash=tokens.digest(token), created_by=actor.id)
@@ -218,7 +218,7 @@ def list_invites(*, actor: Actor) -> Sequence[OneTimeLink]:
 def withdraw_invite(invite_id: UUID, *, actor: Actor) -> None:
     invited = db.session.get(OneTimeLink, invite_id)
     if invited is not None and invited.role == "owner" and not actor.at_least("owner"):
-        raise Forbidden("Only an owner withdraws an owner's invitation.")
+        raise Forbidden("Only owners can withdraw an owner's invitation.")
     if not _withdraw(OneTimeLink.id == invite_id, actor=actor):
         raise NotFound("No such invitation.")
 
@@ -303,7 +303,7 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
     """The person behind the team's own id for them; made when they are new, renamed when a new name is given."""
     subject = subject.strip()
     if not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
-        raise Invalid.of({"subject": f"Give 1 to {MAX_SUBJECT} characters that can be seen."})
+        raise Invalid.of({"subject": f"Enter 1 to {MAX_SUBJECT} visible characters."})
     name = clean_name(name) if name is not None else None
     made: UUID | None = db.session.scalar(
         insert(User)

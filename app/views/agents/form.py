@@ -21,9 +21,9 @@ from app.views.forms import parse_count
 
 Row = dict[str, Any]
 KINDS = {
-    "builtin": "Runs here: instructions, a model and tools.",
-    "endpoint": "Runs behind an address of yours that takes a run and answers with events.",
-    "external": "Runs elsewhere and reports its own sessions.",
+    "builtin": "Runs in Upshot with instructions, a model and tools.",
+    "endpoint": "Runs behind your own HTTP endpoint.",
+    "external": "Runs outside Upshot and reports its sessions.",
 }
 TYPES = ("string", "number", "integer", "boolean", "array", "object")
 # The rows of the form, empty. A row within a row is another list of rows.
@@ -237,7 +237,7 @@ def _tool_row(tool: Row) -> Row:
 
 def _tool(row: Row, place: int) -> dict[str, Any]:
     if any(row["name"] == tool.name for group in describe_groups() for tool in group.tools):
-        raise Invalid.at(f"http_tools.{place}.name", f"{row['name']} is a tool of ours; give yours another name.")
+        raise Invalid.at(f"http_tools.{place}.name", f"{row['name']} is a built-in tool. Use another name.")
     return {name: row[name] for name in ("name", "description", "url")} | {
         "method": row["method"] or "GET",
         "parameters": _schema(row["parameters"], f"http_tools.{place}.parameters"),
@@ -256,7 +256,7 @@ def _schema(rows: list[Row], path: str) -> dict[str, Any]:
     for place, row in enumerate(rows):
         name = row["name"]
         if not name or name in properties:
-            raise Invalid.at(f"{path}.{place}.name", f"There are two called {name}." if name else "Give it a name.")
+            raise Invalid.at(f"{path}.{place}.name", f"Two are named {name}. Rename one." if name else "Enter a name.")
         properties[name] = {"type": row["type"] if row["type"] in TYPES else "string"}
         if row["description"]:
             properties[name]["description"] = row["description"]

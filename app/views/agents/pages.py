@@ -96,7 +96,7 @@ def archive(agent_id: UUID) -> Any:
     except Refused as refusal:
         flash(refusal.detail, "error")
         return redirect(url_for(".detail", agent_id=agent_id), 303)
-    done = "At work again. Its knowledge stays inactive until you activate it." if back else "Archived."
+    done = "Restored. Its knowledge stays inactive until you activate it." if back else "Archived."
     return leave(url_for(".detail", agent_id=agent_id), done)
 
 
@@ -128,7 +128,7 @@ def merge(agent_id: UUID) -> Any:
         return detail(agent_id, wrong.fields, 422)
     except Refused as refusal:
         return confirm(agent_id, refusal.detail, 409)
-    return leave(url_for(".detail", agent_id=target.id), f"{source} is part of {target.slug} now.")
+    return leave(url_for(".detail", agent_id=target.id), f"Merged {source} into {target.slug}.")
 
 
 # Trying an agent: a message starts a real run, and the page follows it until it is done.
@@ -154,7 +154,7 @@ def start_try(agent_id: UUID) -> Any:
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     values = {"message": form_text("message"), "record": form_text("record"), "version": form_text("version")}
     if agent.is_system:
-        return _form(agent, values, {"message": f"{agent.slug} belongs to the workspace and runs by its task."}, 409)
+        return _form(agent, values, {"message": f"{agent.slug} is built in and runs as a scheduled task."}, 409)
     try:
         with transaction():
             session = session_start.start_run(
@@ -207,7 +207,7 @@ def stop_try(agent_id: UUID, session_id: UUID) -> Any:
 def _read_try(agent_id: UUID, progress: Progress) -> dict[str, Any]:
     found = session_detail.read_session(progress.session_id)
     if found["session"].agent_id != agent_id:
-        raise NotFound("This agent has no such session.")
+        raise NotFound("This agent has no session with that ID.")
     return found | {
         "agent_id": agent_id,
         "progress": progress,
@@ -293,7 +293,7 @@ def edit(agent_id: UUID) -> Any:
     except (Invalid, Refused) as refusal:
         status = 422 if isinstance(refusal, Invalid) else 409
         return _show_form(form.refused(refusal), agent_versions.get_agent(agent_id, actor=g.actor), status)
-    toast = Toast(f"Saved as version {saved.version}.") if saved else Toast("Nothing was changed.", "info")
+    toast = Toast(f"Saved as version {saved.version}.") if saved else Toast("Nothing changed.", "info")
     return leave(url_for(".detail", agent_id=agent_id), toast)
 
 
@@ -350,7 +350,7 @@ def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     rows = agent_versions.list_versions(agent_id, actor=g.actor, before=before, limit=VERSIONS_SHOWN + 1)
     contents = agent_versions.read_contents(agent_id, {older, newer}, actor=g.actor)
     if not {older, newer} <= contents.keys():
-        raise NotFound(f"{agent.slug} has no such version.")
+        raise NotFound(f"{agent.slug} has no version with that number.")
     return render(
         "agents/versions.html",
         status=status,
@@ -375,4 +375,4 @@ def restore(agent_id: UUID) -> Any:
             saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allowed_hosts())
     except (Invalid, Refused) as refusal:
         return versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
-    return leave(url_for(".detail", agent_id=agent_id), f"Version {saved.version} says what version {number} said.")
+    return leave(url_for(".detail", agent_id=agent_id), f"Restored version {number} as version {saved.version}.")

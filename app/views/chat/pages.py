@@ -29,7 +29,7 @@ from app.views.htmx import Toast, page, swap, vary_by_htmx, wants_fragment
 from app.views.transcript import turns as transcript_turns
 
 FORMS = ("why", "edit")
-CONFIRMATIONS = {"helpful": "Marked as helpful.", "not_helpful": "Marked as not helpful. You can say why."}
+CONFIRMATIONS = {"helpful": "Marked as helpful.", "not_helpful": "Marked as not helpful. You can add reasons."}
 
 TOOL_GROUP_LABELS = {
     "context": "workspace knowledge",
@@ -141,7 +141,7 @@ def thumb(chat_id: UUID, index: int) -> Any:
         else:
             chat_own.rate_answer(chat_id, index, signal, actor=g.actor)
     if wanted == "retract":
-        return _answer(chat_id, index, spoken="Taken back.")
+        return _answer(chat_id, index, spoken="Retracted.")
     return _answer(chat_id, index, spoken=CONFIRMATIONS[signal], form="why" if signal == "not_helpful" else "")
 
 
@@ -158,7 +158,7 @@ def why(chat_id: UUID, index: int) -> Any:
             )
     except Invalid as refusal:
         return _refused(chat_id, form, refusal)
-    return _answer(chat_id, index, Toast("Thank you. The admins of this workspace see it."))
+    return _answer(chat_id, index, Toast("Thank you. Sent your feedback to the admins."))
 
 
 @bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/edit")
@@ -172,7 +172,7 @@ def edit(chat_id: UUID, index: int) -> Any:
     except Invalid as refusal:
         return _refused(chat_id, form, refusal)
     undo = Toast(
-        f"Your answer is kept, {changed}% of it changed.",
+        f"Saved your edit, {changed}% changed.",
         undo=url_for(".thumb", chat_id=chat_id, index=index),
         target=f"#received-m-{index}",
         fields=(("signal", "edit"), ("do", "retract")),

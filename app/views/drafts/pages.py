@@ -23,8 +23,8 @@ PAGE_SIZE = 25
 MAX_NOTE = 2000
 DONE = {
     "approved": "Approved.",
-    "rejected": "Rejected. Nothing changed.",
-    "open": "Open again.",
+    "rejected": "Rejected the draft. Nothing changed.",
+    "open": "Reopened the draft.",
 }
 
 

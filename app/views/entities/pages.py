@@ -177,7 +177,7 @@ def _show_detail(
 def _find_response(read: dict[str, Any], response_id: UUID) -> Any:
     response = next((row for row in read["responses"] if row.id == response_id), None)
     if response is None:
-        raise NotFound("There is no such response about this record.")
+        raise NotFound("This record has no response with that ID.")
     return response
 
 
@@ -236,7 +236,7 @@ def respond(entity_id: UUID) -> Any:
         return _show_detail(entity_id, Rejection(), _no_flag(entity_id), 422, form.with_errors(refusal))
     read = {**_changed_context(entity_id), "respond": ResponseForm()} if wants_fragment() else {}
     back = url_for(".detail", entity_id=entity_id) + f"#response-{made}"
-    return swap("entities/_responses.html", fallback=back, toasts=[Toast("Response added.")], **read)
+    return swap("entities/_responses.html", fallback=back, toasts=[Toast("Added the response.")], **read)
 
 
 @bp.post("/<uuid:entity_id>/responses/<uuid:response_id>")
@@ -269,7 +269,7 @@ def flag(entity_id: UUID) -> Any:
     form = FlagForm.from_post(".detail", ".flag", entity_id=entity_id)
     response_id = parse_id(form.at)
     if response_id is None:
-        raise Invalid("Say which response this is about.")
+        raise Invalid("Choose the response this is about.")
     response = entity_responses.get_response(entity_id, response_id, actor=g.actor)
     about = {"session_id": response.session_id, "entity_id": entity_id, "agent_id": response.agent_id}
     try:

@@ -94,7 +94,7 @@ class CriteriaForm:
         for place, row in enumerate(self.rows):
             name = row.get("name")
             if not name or name in found:
-                wrong[f"d-{place}-name"] = "Use each name once." if name else "Give it a name."
+                wrong[f"d-{place}-name"] = "Use each name once." if name else "Enter a name."
             found[name] = {**row.rule(), "position": place}
         if wrong:
             raise Invalid.of(wrong)

@@ -139,7 +139,7 @@ def choose_diff(session_id: UUID) -> Any:
         if other is not None:
             pair = (other, session_id) if request.args.get("as") == "replay" else (session_id, other)
             return redirect(url_for(".show_diff", golden_id=pair[0], replay_id=pair[1]), 303)
-        context |= {"wrong": "This is no session id.", "typed": given}
+        context |= {"wrong": "Enter a session ID.", "typed": given}
     return page("evals/compare.html", "evals/_compare.html", status=422 if context["wrong"] else 200, **context)
 
 
@@ -186,12 +186,12 @@ def notes_of(found: Mapping[str, Any]) -> list[str]:
     result, drift = found["result"], found["result"].get("drift") or {}
     rejected, expected = (result.get("baseline") == what for what in ("rejected", "expected"))
     notes = (
-        (drift, f"From turn {drift.get('turn')} on the talk drifts: {drift.get('text')}."),
-        (result.get("left_recording"), "The replay asked for something that was not recorded."),
-        (result.get("truncated"), "One of the two is too large to compare in full."),
+        (drift, f"The conversation drifts from turn {drift.get('turn')}: {drift.get('text')}."),
+        (result.get("left_recording"), "The replay made a call that isn’t in the recording."),
+        (result.get("truncated"), "One of the sessions is too large to compare in full."),
         (was_lowered(result), "Passed the comparison. The judge lowered the verdict."),
         (rejected, "This golden has a rejected baseline and is not counted in the accuracy."),
-        (expected, "Graded on what should have happened."),
+        (expected, "Graded against its expectations."),
         (found["golden"].golden_set is None and found["is_case"], "This golden has been revoked."),
     )
     return [note for applies, note in notes if applies]

@@ -132,11 +132,11 @@ class ExpectationForm:
 
     def _check_parts(self) -> None:
         if RIGHT in self.should and len(self.should) > 1:
-            raise _wrong("should", "Either something else should have happened, or the recording is right; not both.")
+            raise _wrong("should", "Choose what should have happened, or that the recording is right. Not both.")
         if self.should == (KEPT,):
-            raise _wrong("should", "Say also what it should have said or called, or that the recording is right.")
+            raise _wrong("should", "Add what it should have answered or called, or choose that the recording is right.")
         if KEPT in self.should and CHANGE in self.should:
-            raise _wrong("should", "Either its changes were right, or it should have changed something else; not both.")
+            raise _wrong("should", "Choose that its changes were right, or what it should have changed. Not both.")
 
     def _chips(self, name: str) -> tuple[str, ...]:
         typed = self.typed.get(CHIPS[name], "")

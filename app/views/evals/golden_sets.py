@@ -25,11 +25,11 @@ from app.views.forms import selected_ids
 from app.views.htmx import Toast, leave, page, wants_fragment
 
 LABELS = {
-    "entities_created": "What was created",
-    "entities_updated": "What was updated",
+    "entities_created": "Records created",
+    "entities_updated": "Records updated",
     "tool_calls": "Tools called",
-    "tool_args": "Their arguments",
-    "final_message": "The answer",
+    "tool_args": "Tool arguments",
+    "final_message": "Answer",
     "output": "A tool's output",
 }
 MAX_RUNS = 8
@@ -49,7 +49,7 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
     sets = eval_golden.list_sets(actor=g.actor)
     here = next((one for one in sets if one.name == name), None)
     if here is None:
-        raise NotFound(f"There is no golden set {name[:60]}.")
+        raise NotFound(f"No golden set {name[:60]}.")
     wanted = Page(listing.PAGE_ROWS, request.args.get("after") or request.args.get("before"))
     runs = run_lists.list_newest_runs(name, run_lists.MAX_SPARK_RUNS, actor=g.actor)
     # A trial of another version or other knowledge says nothing about the agents as they are.
@@ -108,7 +108,7 @@ def save_policy(name: str) -> Any:
             changed = eval_golden.save_policy(name, policy, actor=g.actor)
     except Invalid as refusal:
         return _set_page(name, 422, refusal.fields or {"policy": refusal.detail}, "policy")
-    text = "Saved. It decides from the next replay on." if changed else "Nothing changed."
+    text = "Saved the rules. They apply from the next replay." if changed else "Nothing changed."
     return leave(url_for(".show_set", name=name), text)
 
 
@@ -125,9 +125,9 @@ def _policy(before: dict[str, Any]) -> dict[str, Any]:
             thresholds[dimension] = _share(text)
         if form.get(f"decides.{dimension}") in ("yes", "no"):
             decides[dimension] = form[f"decides.{dimension}"] == "yes"
-    wrong = {f"threshold.{name}": "A number from 0 to 1." for name in LABELS if thresholds.get(name, 0) is None}
+    wrong = {f"threshold.{name}": "Enter a number from 0 to 1." for name in LABELS if thresholds.get(name, 0) is None}
     if wrong:
-        raise Invalid("A threshold is a number from 0 to 1.", wrong)
+        raise Invalid("Enter thresholds from 0 to 1.", wrong)
     found: dict[str, Any] = {"thresholds": thresholds, "decides": decides}
     found |= {when: form[when] for when in ("on_miss", "on_drift") if form.get(when, "fail") != "fail"}
     return {name: value for name, value in found.items() if value}
@@ -205,7 +205,7 @@ def edit_golden(session_id: UUID) -> Any:
     try:
         criteria = parse_id(given["criteria"]) if given["criteria"] else None
         if given["criteria"] and criteria is None:
-            raise Invalid.at("criteriaSetId", "Choose one of the list.")
+            raise Invalid.at("criteriaSetId", "Choose one from the list.")
         with transaction():
             changes = {"set": given["set"], "note": given["note"], "criteriaSetId": criteria}
             after = eval_golden.edit_golden(session_id, changes, actor=g.actor)
@@ -230,5 +230,5 @@ def revoke_golden(session_id: UUID) -> Any:
     """Take the mark away. The session stays as it is; doing it twice is fine."""
     with transaction():
         was = eval_golden.revoke_golden(session_id, actor=g.actor)
-    text = "Revoked. The session is an ordinary one again." if was else "It was revoked before."
+    text = "Revoked the golden." if was else "This golden was already revoked."
     return leave(url_for("sessions.detail", session_id=session_id), Toast(text))

@@ -63,7 +63,7 @@ def check_judge(criteria_set_id: UUID) -> Any:
     model = request.args.get("model") or (names[0] if names else "")
     judge = next((one for one in judges if one.model == model), None)
     if model and judge is None:
-        raise NotFound("There is no such judge of this criteria set.")
+        raise NotFound("These criteria have no such judge.")
     cell = labels.next_cell(criteria_set_id, model, actor=g.actor) if model else None
     given = parse_id(request.args.get("label"))
     return page(
@@ -73,7 +73,7 @@ def check_judge(criteria_set_id: UUID) -> Any:
         judge=judge,
         judges=judges,
         cell=cell,
-        sides=[("What the agent did", _lines(cell.replay)), ("The golden", _lines(cell.reference))] if cell else [],
+        sides=[("Replay", _lines(cell.replay)), ("The golden", _lines(cell.reference))] if cell else [],
         label=labels.get_label(given, actor=g.actor) if given else None,
     )
 

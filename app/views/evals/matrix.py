@@ -58,7 +58,7 @@ class MatrixPage:
         given = request.args
         row = given.get("row", "")
         if row and parse_id(row) is None:
-            raise Invalid.of({"row": "Give the id of a knowledge row."})
+            raise Invalid.of({"row": "Enter the ID of a knowledge row."})
         filters = MatrixFilters(
             by=parse_choice("by", given.get("by") or "version", ("version", "knowledge")),
             context=parse_choice("context", given["context"], CONTEXT_MODES) if given.get("context") else None,

@@ -176,7 +176,7 @@ def run_again(session_id: UUID) -> Any:
             address = url_for("sessions.detail", session_id=session.id)
     except Refused as refusal:
         return _refused(refusal)
-    toast = Toast("Running again.")
+    toast = Toast("Started another run.")
     return swap("evals/_moved.html", fallback=address, toasts=[toast], **_reload())
 
 
@@ -205,7 +205,7 @@ def undo_dismissal() -> Any:
     """Put a dismissed request back."""
     ids = [parse_id(text) for text in request.form.get("ids", "").split(",")]
     if None in ids:
-        raise Invalid("One of these ids is no id; load the page again.")
+        raise Invalid("One of these IDs isn’t valid. Reload the page.")
     with transaction():
         moved = candidates.undo_group([found for found in ids if found is not None], actor=g.actor)
     toast = Toast(f"Restored {moved:,} signal{'' if moved == 1 else 's'}.")

@@ -67,7 +67,7 @@ class PromoteForm:
         draft = self.expect.draft()
         criteria = parse_id(self.criteria) if self.criteria else None
         if self.criteria and criteria is None:
-            raise Invalid.of({"criteria": "Choose one of the list."})
+            raise Invalid.of({"criteria": "Choose one from the list."})
         return Promotion(
             set_name=self.set_name,
             note=self.note,
@@ -197,7 +197,7 @@ def promote_sessions() -> Any:
         return _many_form(422, refusal.fields or {"set": refusal.detail})
     except Problem as refusal:
         if wants_fragment():
-            return toast_only(Toast(f"Nothing was promoted. {refusal.detail}", "error"), status=refusal.status)
+            return toast_only(Toast(f"No session was promoted. {refusal.detail}", "error"), status=refusal.status)
         raise
     toast = Toast(f"{len(ids):,} golden{'' if len(ids) == 1 else 's'} in {given.set_name or DEFAULT_SET}.")
     return swap("evals/_promoted_many.html", fallback=_list_address(), toasts=[toast], ids=ids)

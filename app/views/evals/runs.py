@@ -53,7 +53,7 @@ class StartForm:
         self.sets, self.versions, self.plus, self.minus = lists.values()
         self.golden, self.agent = parse_id(texts["golden"]), texts["agent"]
         if texts["golden"] and self.golden is None:
-            raise Invalid.of({"golden": "This is no session id."})
+            raise Invalid.of({"golden": "Enter a session ID."})
         self.context = texts["context"] or "frozen"
         self.trials = texts["trials"] or "1"
         self.tools = texts["tools"] or "recorded"
@@ -66,16 +66,16 @@ class StartForm:
         """Sets × versions, each a run of its own. Invalid names the field that is wrong."""
         wrong: dict[str, str] = {}
         if not self.sets and self.golden is None:
-            wrong["set"] = "Choose a set, or a golden."
+            wrong["set"] = "Choose a set or a golden."
         rows = {name: [parse_id(one) for one in getattr(self, name)] for name in ("plus", "minus")}
         for name, ids in rows.items():
             if None in ids:
-                wrong[name] = "One of these is no knowledge row."
+                wrong[name] = "One of these isn’t a knowledge row."
         what: list[dict[str, Any]] = [{"set_name": name} for name in self.sets]
         what += [{"golden_ids": [self.golden]}] if self.golden else []
         tested = self._tested()
         if len(what) * len(tested) > MAX_RUNS:
-            wrong["version"] = f"That would be {len(what) * len(tested)} runs; at most {MAX_RUNS} at once."
+            wrong["version"] = f"That makes {len(what) * len(tested)} runs. Start at most {MAX_RUNS} at once."
         if wrong:
             raise Invalid(" ".join(wrong.values()), wrong)
         return [

@@ -16,12 +16,12 @@ from app.views.format import result_line, value_line
 
 MAX_CHARS = 400
 ANSWERED = {
-    "nearest": "answered from the nearest recorded call",
-    "read": "not in the recording; read from the workspace",
-    "simulated": "not in the recording; acknowledged, never executed",
-    "miss": "left the recording: no recorded answer",
+    "nearest": "answered from the closest recorded call",
+    "read": "not recorded, read from the workspace",
+    "simulated": "not recorded, not executed",
+    "miss": "no recorded answer",
     "live": "called live",
-    "refused": "refused by this run",
+    "refused": "rejected by this run",
 }
 CHANGES = {
     align.SAME: ("same", "pass", "✓ same"),

@@ -57,7 +57,7 @@ def _asked_trend_or_all(given: dict[str, str]) -> tuple[Trend, str]:
 
 def _asked_trend(given: Mapping[str, str]) -> Trend:
     if given.get("agent") and given.get("dimension"):
-        raise Invalid.of({"dimension": "Choose an agent or a dimension; not both."})
+        raise Invalid.of({"dimension": "Choose an agent or a dimension, not both."})
     return load_trend(
         given.get("set", ""),
         actor=g.actor,
@@ -117,7 +117,7 @@ def show_changes() -> Any:
     places = {point.run_id: place for place, point in enumerate(found.points)}
     place = places.get(parse_id(before)) if before else len(found.points)  # type: ignore[arg-type]
     if place is None:
-        raise NotFound("There is no such run in this trend.")
+        raise NotFound("This trend has no such run.")
     kind = request.args.get("kind")
     markers = [marker for marker in reversed(found.gaps()[place]) if kind in (None, "", marker.kind)]
     return page(

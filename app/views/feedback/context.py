@@ -125,8 +125,8 @@ STEPS = {
     "feedback.applied": "Applied",
     "feedback.dismissed": "Dismissed",
     "feedback.reopened": "Reopened",
-    "feedback.changed": "Said again",
-    "feedback.retracted": "Taken back",
+    "feedback.changed": "Repeated",
+    "feedback.retracted": "Retracted",
     "feedback.assigned": "Assigned",
     "feedback.assessed": "Assessed",
 }

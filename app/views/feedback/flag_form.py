@@ -17,7 +17,7 @@ from app.views.format import value_line
 from app.views.htmx import Toast, swap
 from app.views.transcript.notes import MAX_NOTE_LENGTH, Note
 
-FLAGGED = "Flagged. It is in Feedback as pending."
+FLAGGED = "Flagged. Saved as pending feedback."
 
 
 @dataclass(frozen=True)

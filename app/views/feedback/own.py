@@ -22,10 +22,10 @@ REASON_LABELS = {
     "inaccurate": "Not accurate",
     "unsafe": "Unsafe",
     "missing_context": "Something was missing",
-    "wrong_context": "Outdated or beside the point",
+    "wrong_context": "Outdated or off topic",
     "ignored_constraints": "Did not do what I asked",
     "hallucination": "Made something up",
-    "style_mismatch": "Wrong form or tone",
+    "style_mismatch": "Wrong format or tone",
     "other": "Something else",
 }
 SIGNAL_LABELS = {
@@ -33,7 +33,7 @@ SIGNAL_LABELS = {
     "not_helpful": "Not helpful",
     "inaccurate": "Not accurate",
     "unsafe": "Unsafe",
-    "edit": "Your answer",
+    "edit": "Your edit",
     "regenerate": "Asked for another answer",
 }
 KIND_LABELS = {
@@ -50,19 +50,19 @@ STATUS_SENTENCES = {
     "applied": "Handled by an admin",
 }
 OUTCOME_SENTENCES = {
-    "golden": "Led to a test that every new version has to pass.",
+    "golden": "Led to a test for every new version.",
     "agent_version": "Led to a change: the agent has a new version.",
 }
 RETRY_SENTENCES = {
-    "pending": "It waits to be asked again, with your reason as instruction.",
-    "running": "It is being asked again, with your reason as instruction.",
-    "completed": "It was asked again, and nothing was submitted.",
-    "cancelled": "It was to be asked again, which was stopped.",
+    "pending": "A retry with your reason is waiting to start.",
+    "running": "A retry with your reason is running.",
+    "completed": "A retry submitted nothing.",
+    "cancelled": "The retry was stopped.",
 }
 RESPONSE_SENTENCES = {
-    "submitted": "It was asked again; the new values wait for a decision.",
-    "accepted": "It was asked again, and the new values were accepted.",
-    "rejected": "It was asked again, and the new values were rejected too. There is no third time.",
+    "submitted": "A retry submitted new values, which wait for a decision.",
+    "accepted": "A retry submitted new values, which were accepted.",
+    "rejected": "A retry submitted new values, which were rejected too. It isn’t retried again.",
 }
 PLACES = {"chat": "chat.detail", "entity": "entities.detail", "session": "sessions.own_detail"}
 
@@ -136,7 +136,7 @@ def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, An
     if learned is not None and learned.state == "active":
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
         decided = row.status not in ("pending", "reviewed")
-        text = "Led to a change. Agents now get this rule:" if decided else "Being reviewed. A rule about it is in use:"
+        text = "Led to a change. Agents now get this rule:" if decided else "Being reviewed. An active rule covers it:"
         return Outcome(text, learned.content, href)
     if learned is not None and learned.state == "retired":
         return Outcome("Led to a change. Agents no longer get this rule:", learned.content)
@@ -160,13 +160,13 @@ def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, An
 def describe_retry(retry: Any) -> str:
     """How it went to ask again."""
     if retry is None:
-        return "It was asked again, with your reason as instruction."
+        return "It was retried with your reason."
     if retry.response is not None:
         return RESPONSE_SENTENCES[retry.response]
     if retry.status == "pending" and retry.kind == "external":
-        return f"It is asked again as soon as {retry.agent}, which runs elsewhere, takes it up."
+        return f"A retry starts when {retry.agent} picks it up."
     if retry.status == "failed":
-        return f"It was asked again, which failed: {retry.error or 'nobody knows why.'}"
+        return f"A retry failed: {retry.error or 'no reason recorded.'}"
     return RETRY_SENTENCES[retry.status]
 
 

@@ -146,7 +146,7 @@ def notes() -> str | None:
 def _toast(action: str, row: FeedbackRow) -> Toast:
     """What was done with which row, since the next one is open by now, and the way back."""
     line = summarise(row).line
-    text = f"{DONE.get(action, 'Done')}: {line[:60].rstrip()}{'…' if len(line) > 60 else ''}"
+    text = f"{DONE.get(action, 'Decided')} “{line[:60].rstrip()}{'…' if len(line) > 60 else ''}”."
     if action == "reopen":
         return Toast(text)
     undo = url_for(".review", feedback_id=row.id)
@@ -183,17 +183,17 @@ def _decide_many(action: str) -> Toast:
     note = request.form.get("done", "").strip() or None if action == "applied" else notes()
     moved = feedback_review.review(ids, action, actor=g.actor, notes=note)
     undo = () if action == "reopen" else (("action", "reopen"), ("ids", ",".join(map(str, moved))))
-    return _toast_of(DONE.get(action, "Done"), moved, len(ids), undo)
+    return _toast_of(DONE.get(action, "Decided"), moved, len(ids), undo)
 
 
 def _assign_many(action: str) -> Toast:
     if action == "return":
         moved = teamwork.give_back(_before(), actor=g.actor)
-        return Toast(f"Assigned {moved} as before.")
+        return Toast(f"Restored {moved} assignment{'' if moved == 1 else 's'}.")
     ids, taker = selected_ids(NONE_SELECTED), g.actor.id if action == "take" else _taker()
     before = teamwork.assign(ids, taker, actor=g.actor)
     pairs = ",".join(f"{row}:{had or ''}" for row, had in before.items())
-    word = "Given back" if taker is None else "Took" if taker == g.actor.id else "Assigned"
+    word = "Unassigned" if taker is None else "Assigned"
     return _toast_of(word, before, len(ids), (("action", "return"), ("before", pairs)))
 
 
@@ -216,7 +216,7 @@ def _before() -> dict[UUID, UUID | None]:
 def _read_id(text: str) -> UUID:
     found = parse_id(text)
     if found is None:
-        raise Invalid("One of these ids is no id; load the page again.")
+        raise Invalid("One of these IDs isn’t valid. Reload the page.")
     return found
 
 
@@ -234,7 +234,8 @@ def assign(feedback_id: UUID) -> Any:
     with transaction():
         before = teamwork.assign([feedback_id], taker, actor=g.actor)
     names = {one.id: one.name for one in teamwork.colleagues(actor=g.actor)}
-    text = "Given back." if taker is None else "Yours now." if taker == g.actor.id else f"Assigned to {names[taker]}."
+    whom = "you" if taker == g.actor.id else names.get(taker) if taker else None
+    text = f"Assigned to {whom}." if whom else "Unassigned."
     toast = Toast(text)
     if feedback_id in before:
         fields = (("assignee", str(before[feedback_id] or "")),)
@@ -254,7 +255,7 @@ def comment(feedback_id: UUID) -> Any:
         more = {"comment_error": refusal.detail, "comment_text": body[: teamwork.MAX_COMMENT_LENGTH + 100]}
         return _changed(feedback_id, "feedback/_comments_changed.html", Toast(refusal.detail, "error"), 422, **more)
     undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=comment_id)
-    added = Toast("Comment added.", undo=undo, target="#toasts")
+    added = Toast("Added the comment.", undo=undo, target="#toasts")
     return _changed(feedback_id, "feedback/_comments_changed.html", added)
 
 
@@ -264,10 +265,10 @@ def delete_comment(feedback_id: UUID, comment_id: UUID) -> Any:
     """Take back what one said oneself."""
     with transaction():
         body = teamwork.delete_comment(feedback_id, comment_id, actor=g.actor)
-    toast = Toast("Comment deleted.")
+    toast = Toast("Deleted the comment.")
     if wants_fragment() or len(body) < 1000:
         undo = url_for(".comment", feedback_id=feedback_id)
-        toast = Toast("Comment deleted.", undo=undo, target="#toasts", fields=(("body", body),))
+        toast = Toast("Deleted the comment.", undo=undo, target="#toasts", fields=(("body", body),))
     return _changed(feedback_id, "feedback/_comments_changed.html", toast)
 
 
@@ -281,7 +282,7 @@ def assess(feedback_id: UUID) -> Any:
             before = teamwork.assess_feedback(feedback_id, given, actor=g.actor)
     except Invalid as refusal:
         errors = {name.split(".")[2] if name.count(".") > 1 else "": text for name, text in refusal.fields.items()}
-        toast = Toast("The assessment was not saved: a score is a whole number from 0 to 100.", "error")
+        toast = Toast("Not saved. Enter scores from 0 to 100.", "error")
         more = {"assessment": given, "assessment_errors": errors}
         return _changed(feedback_id, "feedback/_assessed.html", toast, 422, **more)
     undo = url_for(".assess", feedback_id=feedback_id)

@@ -46,7 +46,7 @@ from app.views.layout.shell import own_path
 MAX_FINDINGS = 200
 MAX_SELECTED = 100
 MAX_OFFERED = 8
-DONE_WORDS = {"active": "In use now", "inactive": "Taken out of use", "proposed": "Proposed again"}
+DONE_WORDS = {"active": "Activated", "inactive": "Deactivated", "proposed": "Proposed"}
 # Without a script a toast waits in a cookie, which holds 4 KB.
 MAX_IN_COOKIE = 40
 
@@ -71,7 +71,7 @@ def _read_changes(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
         return {"content": strip_hidden(row.content), "context": strip_hidden(row.context) if row.context else None}
     wanted = {name: read_choice(form[name]) for name in ("agent_id", "entity_type_id") if name in form}
     if not wanted:
-        raise Invalid("There is nothing to change.")
+        raise Invalid("Nothing to change.")
     return wanted
 
 
@@ -86,7 +86,7 @@ def roll_back(row_id: UUID) -> Any:
             now = knowledge_rows.roll_back(row_id, to, version, actor=g.actor, reason=_read_reason()).version
     except NotFound as missing:
         raise Refused(missing.detail) from None
-    toast = edit_toast(row_id, version, now, f"As it was in version {to}.")
+    toast = edit_toast(row_id, version, now, f"Restored version {to}.")
     return show_card(row_id, toast, shown=detail_context(row_id, checked=True))
 
 
@@ -132,7 +132,7 @@ def merge(row_id: UUID) -> Any:
     """Merge a proposal into another row."""
     into = read_choice(request.form.get("into", ""))
     if into is None:
-        return _choose_again(row_id, "Choose the row whose text stays.")
+        return _choose_again(row_id, "Choose a row to merge into.")
     version = parse_count(request.form.get("version"))
     with transaction():
         knowledge_rows.merge_row(row_id, into, actor=g.actor, version=version)
@@ -146,7 +146,7 @@ def replace(row_id: UUID) -> Any:
     """Let another row take the place of one that is in use."""
     heir = read_choice(request.form.get("superseded_by", ""))
     if heir is None:
-        return _choose_again(row_id, "Choose the row that takes its place.")
+        return _choose_again(row_id, "Choose a replacement row.")
     with transaction():
         knowledge_rows.set_state(row_id, "superseded", actor=g.actor, reason=_read_reason(), superseded_by=heir)
     return show_card(row_id, Toast("Replaced."))
@@ -160,7 +160,7 @@ def decide_many() -> Any:
         with transaction():
             toast = _decide_rows(request.form.get("state", ""), _read_reason())
     except Unanswered:
-        toast = Toast("Not activated. Some are vague or repeat another rule. Activate those one by one.", "error")
+        toast = Toast("Not activated. Some rows are vague or repeat another rule. Activate those one by one.", "error")
     except Invalid as refusal:
         toast = Toast(refusal.detail, "error")
     back = own_path()
@@ -170,12 +170,12 @@ def decide_many() -> Any:
 
 
 def _decide_rows(wanted: str, reason: str | None) -> Toast:
-    select_first = f"Select between one and {MAX_SELECTED} rows first."
+    select_first = f"Select 1 to {MAX_SELECTED} rows first."
     ids = selected_ids(select_first, MAX_SELECTED)
     if wanted not in DONE_WORDS:
         raise Invalid(select_first)
     if wanted == "inactive" and not reason:
-        raise Invalid("Say why they should not apply.")
+        raise Invalid("Enter a reason.")
     moved: dict[UUID, str] = {}
     broken: list[str] = []
     asked = 0
@@ -191,11 +191,11 @@ def _decide_rows(wanted: str, reason: str | None) -> Toast:
         except (Invalid, Refused):
             continue
     check_return([row_id for row_id, state in moved.items() if wanted == "active" and state in UNCHECKED_STATES])
-    text = f"{DONE_WORDS[wanted]}: {len(moved)}{'' if len(moved) == len(ids) else f' of {len(ids)}'}."
+    text = f"{DONE_WORDS[wanted]} {len(moved)}{'' if len(moved) == len(ids) else f' of {len(ids)}'}."
     if broken:
-        text += f" Not what breaks “{broken[0]}”{f' and {len(broken) - 1} more' if len(broken) > 1 else ''}."
+        text += f" Left out rows that break “{broken[0]}”{f' and {len(broken) - 1} more' if len(broken) > 1 else ''}."
     if asked:
-        text += f" The checks found something in {asked}. Decide about {'it' if asked == 1 else 'those'} one by one."
+        text += f" The checks have findings in {asked}. Decide on {'it' if asked == 1 else 'these'} one by one."
     # Rows that were not all the same before have no one way back.
     before = set(moved.values())
     if len(before) != 1 or (back := before.pop(), wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:

@@ -69,7 +69,7 @@ class KnowledgeForm:
         if not hidden_signs(self.content) and not hidden_signs(self.context):
             return replace(self, errors=errors)
         # What is offered to be saved is what can be seen: a person who saves again has read every byte of it.
-        errors = {name: f"{text} Removed below. Check the text and save again." for name, text in errors.items()}
+        errors = {name: f"{text} Removed them below. Check the text and save again." for name, text in errors.items()}
         return replace(self, errors=errors, content=strip_hidden(self.content), context=strip_hidden(self.context))
 
     def overtaken(self, stale: Stale) -> KnowledgeForm:

@@ -36,15 +36,15 @@ from app.views.knowledge.form import KnowledgeForm
 from app.views.layout import saved_views
 
 DONE = {
-    "active": "Active from now on.",
+    "active": "Activated.",
     "inactive": "Deactivated.",
     "deleted": "Deleted.",
     "proposed": "Proposed again.",
 }
 DECIDED = {
-    "active": "Approved. It is in the next prompt.",
+    "active": "Approved. The next prompt includes it.",
     "inactive": "Rejected.",
-    "superseded": "Merged. Its signals are behind the other row now.",
+    "superseded": "Merged. The other row now has its signals.",
 }
 STATE_WORDS = {"proposed": "Proposed", "inactive": "Inactive", "superseded": "Replaced"}
 REVERSIBLE = {
@@ -141,7 +141,7 @@ def add() -> Any:
     except (Invalid, Refused) as refusal:
         return _new_form(form.refused(refusal), 422)
     found = hygiene.check_rows([row_id], actor=g.actor)
-    toast = Toast(f"Added. It is in the next prompt.{_findings_hint(found[row_id])}")
+    toast = Toast(f"Added. The next prompt includes it.{_findings_hint(found[row_id])}")
     back = url_for(".detail", row_id=row_id) if found[row_id] else url_for(".index")
     return swap("knowledge/_added.html", fallback=back, toasts=[toast], **{**list_context({}), "findings": found})
 
@@ -242,7 +242,7 @@ def edit(row_id: UUID) -> Any:
     advice = _findings_hint(shown["findings"].get(row_id, []))
     if approves:
         return show_card(row_id, decision_toast(row_id, "proposed", "active", advice), shown=shown)
-    text = f"Saved. It is in the next prompt.{advice}" if shown["row"].active else f"Saved.{advice}"
+    text = f"Saved. The next prompt includes it.{advice}" if shown["row"].active else f"Saved.{advice}"
     return show_card(row_id, edit_toast(row_id, form.version, version, text), shown=shown)
 
 
@@ -264,7 +264,7 @@ def _save_form(form: KnowledgeForm, before: knowledge_lists.KnowledgeRow) -> Sha
 
 def _findings_hint(findings: list[Any]) -> str:
     number = len(findings)
-    return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
+    return f" The checks have {number} finding{'s' if number > 1 else ''}." if number else ""
 
 
 def edit_toast(row_id: UUID, before: int, now: int, text: str) -> Toast:
@@ -319,7 +319,7 @@ def _show_blocked(row_id: UUID, refusal: BreaksGoldens) -> Response:
         status=409,
         row=knowledge_lists.get_row(row_id, actor=g.actor).row,
         blocked=[case for case in cases if case.golden_id in refusal.broken],
-        error="Say why." if "overriding" in request.form else "",
+        error="Enter a reason." if "overriding" in request.form else "",
     )
 
 
@@ -352,7 +352,7 @@ def check_return(row_ids: list[UUID]) -> None:
 def decision_toast(row_id: UUID, before: str, after: str, advice: str = "", kind: str = "new") -> Toast:
     decided = DECIDED if before == "proposed" else {}
     if kind == "retire" and before == "proposed":
-        decided = {**decided, "active": "Retired. No prompt gets it any more."}
+        decided = {**decided, "active": "Retired. It’s out of all prompts."}
     text = (decided.get(after) or DONE.get(after, "Done.")) + advice
     if (before, after) not in REVERSIBLE:
         return Toast(text)
@@ -379,8 +379,8 @@ STEP_WORDS = {
     "inactive": "Deactivated",
     "superseded": "Replaced",
     "merged": "Merged into another",
-    "rolled_back": "Taken back to an earlier version",
-    "reopened": "Decision taken back",
+    "rolled_back": "Restored an earlier version",
+    "reopened": "Decision undone",
     "approved": "Approved",
     "withdrawn": "Withdrawn",
     "deleted": "Deleted",
@@ -390,7 +390,7 @@ NAMED_FIELDS = {
     "context": "when",
     "agent_id": "agent",
     "entity_type_id": "entity type",
-    "pinned": "always first",
+    "pinned": "pinned",
 }
 
 

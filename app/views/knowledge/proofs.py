@@ -50,7 +50,7 @@ def start_proof(row_id: UUID) -> Any:
         if "trials" not in refusal.fields:
             raise
         return _ask(row_id, refusal.fields["trials"], 422)
-    return show_card(row_id, Toast("No golden to replay." if done else "Started the proof."))
+    return show_card(row_id, Toast("No goldens to replay." if done else "Started the proof."))
 
 
 def _read_trials() -> int | None:
@@ -82,7 +82,7 @@ def cancel_proof(row_id: UUID) -> Any:
     """Cancel the proof of a row. A run that other proofs need goes on."""
     with transaction():
         cancelled = proof_start.cancel_proofs(actor=g.actor, row_id=row_id)
-    return show_card(row_id, Toast("Cancelled the proof." if cancelled else "It ended a moment ago.", "info"))
+    return show_card(row_id, Toast("Cancelled the proof." if cancelled else "The proof had already finished.", "info"))
 
 
 @bp.get("/<uuid:row_id>/suggestions")
@@ -112,7 +112,7 @@ def start_proofs() -> Any:
     with transaction():
         started = proof_start.start_proofs(actor=g.actor)
     rows = f"{len(started)} row{'' if len(started) == 1 else 's'}"
-    return leave(url_for(".index", state="proposed"), Toast(f"Started to prove {rows}."))
+    return leave(url_for(".index", state="proposed"), Toast(f"Started proofs of {rows}."))
 
 
 @bp.get("/proving")
@@ -131,5 +131,5 @@ def cancel_proofs() -> Any:
     """Cancel all proofs under way."""
     with transaction():
         number = proof_start.cancel_proofs(actor=g.actor)
-    text = f"Cancelled {number} proof{'' if number == 1 else 's'}." if number else "They ended a moment ago."
+    text = f"Cancelled {number} proof{'' if number == 1 else 's'}." if number else "The proofs had already finished."
     return leave(url_for(".index", state="proposed"), Toast(text, "info"))

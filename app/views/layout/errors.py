@@ -22,16 +22,16 @@ RETRY_SECONDS = 5
 
 # What happened, and what to do; the sentence of the error itself goes between them.
 WORDS = {
-    400: ("That link isn't valid", "Go back, load the page again and try once more."),
-    403: ("This is not open to you", "Ask an admin of your workspace if you need it."),
-    404: ("There is nothing at this address", "It was removed, never existed, or belongs to another workspace."),
-    405: ("This address cannot be used that way", "Go back and use the buttons of the page."),
-    409: ("Not possible as things are now", "Load the page again to see how they are, then decide."),
-    413: ("That is too much at once", "Send less, or split it into several parts."),
-    422: ("The form has errors", "Go back and fix the marked fields."),
-    429: ("Too many attempts", "Wait a little, then try again."),
-    500: ("Something broke on our side", "Nothing was saved. Try again, or send your operator this number:"),
-    503: ("The database is not answering", "Nothing was saved. It usually comes back within half a minute."),
+    400: ("That link isn’t valid", "Go back, reload the page and try again."),
+    403: ("You don’t have access", "Ask an admin of your workspace if you need it."),
+    404: ("Page not found", "The page was removed or belongs to another workspace."),
+    405: ("That link can’t be opened directly", "Go back and use the buttons on the page."),
+    409: ("Not possible right now", "Reload the page to see what changed, then try again."),
+    413: ("Too much data", "Send less or split it into parts."),
+    422: ("Not saved", "Go back and fix the marked fields."),
+    429: ("Too many attempts", "Wait a moment, then try again."),
+    500: ("Something went wrong", "Nothing was saved. Try again, or send your operator this request ID."),
+    503: ("The database isn’t responding", "Nothing was saved. Try again in a minute."),
 }
 
 

@@ -114,7 +114,7 @@ def change_view(view_id: UUID) -> Any:
             view = saved_views.change_view(view_id, actor=g.actor, name=request.form.get("name", ""), **_flags())
     except (Invalid, Refused) as wrong:
         return _refuse(wrong, view_id)
-    return leave(url_for(".list_views"), f"Changed {view.name}.")
+    return leave(url_for(".list_views"), f"Saved {view.name}.")
 
 
 @bp.post("/admin/agent-review/views/<uuid:view_id>/delete")
@@ -122,7 +122,7 @@ def change_view(view_id: UUID) -> Any:
 def delete_view(view_id: UUID) -> Any:
     with transaction():
         view = saved_views.delete_view(view_id, actor=g.actor)
-    return leave(url_for(".list_views"), f"Deleted the view {view.name}.")
+    return leave(url_for(".list_views"), f"Deleted {view.name}.")
 
 
 @bp.post("/admin/agent-review/views/<uuid:view_id>/copy")
@@ -137,4 +137,4 @@ def copy_view(view_id: UUID) -> Any:
             )
     except (Invalid, Refused) as wrong:
         return leave(url_for(".list_views"), Toast(wrong.detail, "error"))
-    return leave(url_for(".list_views"), f"{view.tab.capitalize()} opens with {view.name} now.")
+    return leave(url_for(".list_views"), f"Made {view.name} the default of {view.tab.capitalize()}.")

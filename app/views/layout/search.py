@@ -21,7 +21,7 @@ MORE_PAGES = (
     ("settings.list_imports", "Imports", "file-import", "files undo"),
     ("layout.list_views", "Saved views", "bookmark", "filters default"),
     ("knowledge.new", "Add knowledge", "plus", "new rule"),
-    ("feedback.list_own", "Your feedback", "thumb-up", "mine thumbs said what became of it"),
+    ("feedback.list_own", "Your feedback", "thumb-up", "mine thumbs said outcome"),
     ("account.index", "Your account", "user", "password name sign-in"),
     ("layout.keys", "Keyboard", "keyboard", "keys shortcuts help"),
 )
@@ -56,7 +56,7 @@ def _found() -> dict[str, Any]:
     query = global_search.clean(request.args.get("q", ""))
     kinds = [kind for kind in KINDS if _place_of(kind)]
     records = global_search.search_workspace(query, actor=g.actor, kinds=kinds)
-    options = {"This id": [_record(found) for found in records if found.by_id], "Pages": _pages(query)}
+    options = {"ID": [_record(found) for found in records if found.by_id], "Pages": _pages(query)}
     for kind in kinds:
         options[KINDS[kind][0]] = [_record(found) for found in records if found.kind == kind and not found.by_id]
     for number, option in enumerate(chain.from_iterable(options.values()), 1):

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Flask, Response, current_app, g, redirect, render_template, request, url_for
 
 from app.actor import Actor
+from app.formats.glossary import GLOSSARY
 from app.security import csrf
 from app.security.access import access
 from app.services.analytics import tab_counts
@@ -175,6 +176,7 @@ def register(app: Flask) -> None:
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
     app.jinja_env.globals |= {
         "draw": rendering.draw,
+        "glossary": GLOSSARY,
         "flashed_toasts": flashed_toasts,
         "scope_options": scope_options,
         "url_for": rendering.url_for,

@@ -108,7 +108,7 @@ def _meant(session_id: UUID, at: str) -> dict[str, str]:
     try:
         found = event_windows.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
     except NotFound:
-        raise Invalid("There is no such turn in this session.", {"comment": "This turn is not here."}) from None
+        raise Invalid.at("comment", "This session has no such turn.") from None
     return {"event_id": str(found.id)}
 
 
@@ -160,7 +160,7 @@ def delete_sessions() -> Any:
             gone = session_lists.delete_sessions(selected_ids(NONE_SELECTED), actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
-    toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
+    toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'}.")
     shown = {**list_context(_query(back)), "views": saved_views.load_views("sessions")} if wants_fragment() else {}
     return swap("sessions/_list.html", fallback=back, toasts=[toast], **shown)
 

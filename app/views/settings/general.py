@@ -73,7 +73,7 @@ def save() -> Any:
                 raise Invalid.of(errors)
     except Invalid:
         return _page(name, WorkspaceSettings().model_dump() | changes, errors, 422)
-    return leave(url_for(".index"), "The settings are saved.")
+    return leave(url_for(".index"), "Saved the settings.")
 
 
 def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _masking_page(text: str = "", status: int = 200) -> Any:
         text=text or EXAMPLE,
         tried=bool(text),
         masked=Masking(settings.mask_emails, settings.mask_phones).text(text or EXAMPLE),
-        errors={"text": f"Use at most {MAX_LENGTH:,} characters."} if status == 422 else {},
+        errors={"text": f"Enter up to {MAX_LENGTH:,} characters."} if status == 422 else {},
         longest=MAX_LENGTH,
     )
 
@@ -122,7 +122,7 @@ def save_masking() -> Any:
     changes = {name: request.form.get(name) == "1" for name in ("mask_emails", "mask_phones")}
     with transaction():
         workspace_store.change_settings(changes, actor=g.actor)
-    return leave(url_for(".show_masking"), "The settings are saved. They hold for what comes in from now on.")
+    return leave(url_for(".show_masking"), "Saved. New data is masked with these settings.")
 
 
 @bp.post("/masking/try")
@@ -148,8 +148,9 @@ def undo_import(import_id: UUID) -> Any:
             removed = ingest_imports.undo_import(import_id, actor=g.actor)
     except Refused as refusal:
         return leave(url_for(".list_imports"), Toast(refusal.detail, "error"))
-    gone = "session is" if removed == 1 else "sessions are"
-    return leave(url_for(".list_imports"), f"The import is undone: {removed:,} {gone} gone.")
+    return leave(
+        url_for(".list_imports"), f"Undid the import and deleted {removed:,} session{'' if removed == 1 else 's'}."
+    )
 
 
 # Audit: `member.role_changed` reads "changed a member's role", details are on one line
@@ -174,13 +175,13 @@ SENTENCES = {
     "knowledge.signal_added": "added feedback to a proposed rule",
     "login.began": "signed in",
     "login.ended": "signed out",
-    "logins.ended": "ended a person's logins",
+    "logins.ended": "signed a person out",
     "member.role_changed": "changed a member's role",
     "memory.all_deleted": "deleted all their memories",
     "password.changed": "changed their password",
     "person.renamed": "changed their name",
-    "session.filled": "sent more events than a session may hold",
-    "session.promoted": "made a session golden",
+    "session.filled": "sent too many events to a session",
+    "session.promoted": "promoted a session",
     "session.stop_requested": "stopped a run",
     "settings.changed": "changed the settings",
     "webhook.tested": "sent a test event to a webhook",

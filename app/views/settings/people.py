@@ -20,10 +20,10 @@ from app.views.settings import bp
 ABOUT = {
     "ingest": "send sessions, events and chats, and run agents",
     "feedback": "send feedback and read your own",
-    "feedback-token": "let your server speak for the users of your product",
+    "feedback-token": "send feedback for your product’s users",
     "context": "read knowledge for prompts",
     "knowledge": "propose knowledge",
-    "admin": "everything you can do here",
+    "admin": "everything you can do",
 }
 
 
@@ -74,7 +74,7 @@ def change_role(user_id: UUID) -> Any:
         return _refused(refusal)
     return leave(
         "/" if user_id == g.actor.id and before != role else url_for("settings.list_members"),
-        f"{name} is {role} already." if before == role else f"{name} is now {role}.",
+        f"{name} is already {role}." if before == role else f"{name} is now {role}.",
     )
 
 
@@ -89,7 +89,7 @@ def remove_member(user_id: UUID) -> Any:
         return _refused(refusal)
     if user_id == g.actor.id:
         return forget_cookie(redirect("/sign-in", 303))
-    return leave(url_for("settings.list_members"), f"{name} is not in the workspace any more.")
+    return leave(url_for("settings.list_members"), f"Removed {name}.")
 
 
 @bp.post("/members/invites/<uuid:invite_id>/withdraw")
@@ -97,7 +97,7 @@ def remove_member(user_id: UUID) -> Any:
 def withdraw_invitation(invite_id: UUID) -> Any:
     with transaction():
         people.withdraw_invite(invite_id, actor=g.actor)
-    return leave(url_for("settings.list_members"), "The invitation is withdrawn.")
+    return leave(url_for("settings.list_members"), "Withdrew the invitation.")
 
 
 def _refused(refusal: Refused | Invalid) -> Any:
@@ -150,7 +150,7 @@ def _end_of(day: str) -> datetime | None:
     try:
         return datetime.combine(date.fromisoformat(day.strip()), time.max, UTC)
     except ValueError:
-        raise Invalid.of({"expires": "Give a day such as 2030-12-31."}) from None
+        raise Invalid.of({"expires": "Enter a date such as 2030-12-31."}) from None
 
 
 @bp.post("/keys/<uuid:key_id>/revoke")
@@ -158,4 +158,4 @@ def _end_of(day: str) -> datetime | None:
 def revoke_key(key_id: UUID) -> Any:
     with transaction():
         row = workspace_keys.revoke_key(key_id, actor=g.actor)
-    return leave(url_for("settings.list_keys"), f"The key {row.name} does not work any more.")
+    return leave(url_for("settings.list_keys"), f"Revoked {row.name}.")

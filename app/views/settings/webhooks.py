@@ -16,10 +16,10 @@ from app.views.lists import page_cursor, pager_links
 from app.views.settings import bp
 
 EVENT_WORDS = {
-    "feedback.submitted": "Feedback comes in",
-    "proposal.created": "A rule or a change of an agent or entity type is proposed",
-    "knowledge.activated": "A rule becomes active",
-    "eval.regressed": "A golden set drops",
+    "feedback.submitted": "New feedback",
+    "proposal.created": "New proposal",
+    "knowledge.activated": "Rule activated",
+    "eval.regressed": "Golden set dropped",
 }
 FORMAT_WORDS = {"json": "JSON", "slack": "Slack"}
 
@@ -71,7 +71,7 @@ def add_webhook() -> Any:
 def test_webhook(webhook_id: UUID) -> Any:
     with transaction():
         webhook_store.queue_test(webhook_id, actor=g.actor)
-    return leave(url_for("settings.list_webhooks"), "Test event queued. Reload in a few seconds to see the result.")
+    return leave(url_for("settings.list_webhooks"), "Queued a test event. Reload in a few seconds to see the result.")
 
 
 @bp.post("/webhooks/<uuid:webhook_id>/delete")

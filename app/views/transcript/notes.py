@@ -38,7 +38,7 @@ def build_note(row: FeedbackRow, *, linked: bool = True) -> Note:
     who = f"Detected, {percent(row.confidence)} confidence" if row.origin == "machine" else row.author or "someone"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
     text = value_line(words.quote or words.lead, MAX_NOTE_LENGTH)
-    state = f"{row.status}, taken back" if row.retracted else row.status
+    state = f"{row.status}, retracted" if row.retracted else row.status
     return Note(row.rating, text, who, row.created_at, href, state, bool(words.quote), ids_of(row))
 
 

@@ -194,7 +194,7 @@ def load_matrix(
     statement = LOAD_ROWS.format(newest=newest, after=_AFTER if after else "")
     rows = run(statement, asked | {"keys": [column.key for column in columns]})
     if not rows and after is None:
-        raise NotFound(f"There is no golden set {set_name[:60]}.")
+        raise NotFound(f"No golden set {set_name[:60]}.")
     if not rows and not run(GOLDEN_EXISTS, asked)[0][0]:
         raise NotFound("after: There is no such golden in this workspace.")
     if filters.row and str(filters.row) not in tried_rows(every) and not run(ROW_EXISTS, asked)[0][0]:

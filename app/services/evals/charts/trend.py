@@ -163,7 +163,7 @@ def load_trend(
     statement = LOAD_POINTS.format(figures=_FIGURES[part], trials="" if trials else "AND NOT options ? 'trial'")
     rows = run(statement, asked)
     if not rows and not run(SET_EXISTS, asked)[0][0]:
-        raise NotFound(f"There is no golden set {set_name[:60]}.")
+        raise NotFound(f"No golden set {set_name[:60]}.")
     agent_ids = sorted({one for row in rows for one in row[13]})
     dimensions = sorted({one for row in rows for one in row[14]})
     if agent and not run(AGENT_EXISTS, asked)[0][0]:

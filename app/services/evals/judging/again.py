@@ -33,7 +33,7 @@ def judge_again(run_id: UUID, default_model: str, *, actor: Actor) -> int:
         .with_for_update(of=Judgement)
     ).all()
     if not found:
-        raise Refused("Nothing in this run waits for the judge.")
+        raise Refused("Nothing in this run is waiting for the judge.")
     if refused := why_not_ask(default_model, actor=actor):
         raise Refused(refused)
     for one in found:

@@ -87,7 +87,7 @@ class Label:
 
 def list_judges(*, actor: Actor, criteria_set_id: UUID | None = None) -> list[Judge]:
     """The judges of the workspace, or of one criteria set. Three queries."""
-    require_admin(actor, "checks a judge")
+    require_admin(actor, "check judges")
     mine = [Judgement.tenant_id == actor.tenant_id, Judgement.status == JUDGED, Judgement.model.is_not(None)]
     if criteria_set_id is not None:
         mine.append(Judgement.criteria_set_id == criteria_set_id)
@@ -126,7 +126,7 @@ def agreement_of(criteria_set_id: UUID, model: str, *, actor: Actor) -> Agreemen
 
 def next_cell(criteria_set_id: UUID, model: str, *, actor: Actor) -> Cell | None:
     """The next dimension for this person to label; None when there is none left."""
-    require_admin(actor, "checks a judge")
+    require_admin(actor, "check judges")
     seed = f"{criteria_set_id}{model}{actor.id}"
     asked = {"tenant": actor.tenant_id, "criteria": criteria_set_id, "model": model, "user": actor.id, "seed": seed}
     found = run(NEXT, asked | {"most": MAX_DRAWN})
@@ -153,7 +153,7 @@ def _load_cell(judgement_id: UUID, dimension: str, actor: Actor) -> Cell:
 
 def add_label(session_id: UUID, dimension: str, *, passed: bool, actor: Actor) -> Label:
     """Keep what a person says of a dimension, once, and say what the judge had said."""
-    require_admin(actor, "checks a judge")
+    require_admin(actor, "check judges")
     held = db.session.scalar(
         select(Judgement).where(Judgement.tenant_id == actor.tenant_id, Judgement.session_id == session_id)
     )
@@ -162,7 +162,7 @@ def add_label(session_id: UUID, dimension: str, *, passed: bool, actor: Actor) -
     if dimension not in held.dimensions:
         raise Invalid.of({"dimension": "Choose a dimension that was judged."})
     if _was_overruled(held, dimension):
-        raise Refused("This dimension was overruled, so nobody can label it without knowing the verdict.")
+        raise Refused("This dimension was overruled, so its verdict is already known.")
     label = JudgeLabel(
         tenant_id=actor.tenant_id, criteria_set_id=held.criteria_set_id, model=held.model, judgement_id=held.id,
         dimension=dimension, passed=passed, judge_passed=held.dimensions[dimension]["passed"], created_by=actor.id,
@@ -172,7 +172,7 @@ def add_label(session_id: UUID, dimension: str, *, passed: bool, actor: Actor) -
             db.session.add(label)
             db.session.flush()
     except IntegrityError:
-        raise Refused("You labelled this before. A label stays as it was given.") from None
+        raise Refused("You already labelled this. Labels can’t change.") from None
     audit.record(actor, "judge_label.added", "session", held.session_id, dimension=dimension, passed=passed)
     return get_label(label.id, actor=actor)
 

@@ -48,7 +48,7 @@ def overrule_judgement(
 ) -> dict[str, Any]:
     """Say what a judged dimension should be, and why; returns the replay's result. The verdict of the comparison stays
     the best that there can be. Figures and verdicts of the run follow in the same transaction."""
-    require_admin(actor, "overrules a judge")
+    require_admin(actor, "overrule judges")
     held = _lock_judgement(session_id, actor)
     reason = _check(held, dimension, passed, reason)
     replay = lock_replay(session_id, actor=actor)
@@ -56,7 +56,7 @@ def overrule_judgement(
     if before["rubric"]["dimensions"][dimension]["passed"] is passed:
         raise Refused(f"This dimension {'passes' if passed else 'fails'} already.")
     if db.session.get_one(EvalRun, held.run_id, populate_existing=True).completed_at is None:
-        raise Refused("This run is still under way. Overrule its judge when it has ended.")
+        raise Refused("This run is in progress. Overrule its judge when it ends.")
     entry = JudgementOverrule(
         tenant_id=actor.tenant_id, judgement_id=held.id, dimension=dimension, passed=passed, reason=reason,
         created_by=actor.id,
@@ -87,7 +87,7 @@ def _lock_judgement(session_id: UUID, actor: Actor) -> Judgement:
 def _check(held: Judgement, dimension: str, passed: bool | None, reason: str) -> str:
     """The reason without spaces around it, where the judge said something that can be overruled."""
     if held.status != JUDGED:
-        raise Refused("The judge said nothing here, so there is nothing to overrule.")
+        raise Refused("There is no judgement to overrule.")
     reason = reason.strip()
     wrong = {}
     if dimension not in held.dimensions:
@@ -141,7 +141,7 @@ def _overruled_later() -> Exists:
 def list_overrules(page: Page, *, actor: Actor, criteria_set_id: UUID | None = None) -> Slice[Overrule]:
     """Overruled judgements, the newest first, of one criteria set or of all. What was overruled once more is left out,
     and so is what then agrees with the judge."""
-    require_admin(actor, "reads what was overruled")
+    require_admin(actor, "read overruled judgements")
     judge: Any = func.jsonb_extract_path(Judgement.dimensions, JudgementOverrule.dimension, type_=JSONB)
     differs = judge["passed"].as_boolean() != JudgementOverrule.passed
     mine = [JudgementOverrule.tenant_id == actor.tenant_id, ~_overruled_later(), differs]

@@ -24,7 +24,7 @@ from app.services.evals.judging.queue import CANCELLED, NOTHING_LEFT, JudgeLease
 from app.services.workspaces import store as workspace_store
 
 MAX_ATTEMPTS = 10
-LOST = "Ten attempts to judge this ended because the process that did it was lost."
+LOST = "Judging failed ten times because its process was lost."
 NO_MODEL = "No judge is configured. Choose a model for it in Settings."
 TOO_LONG = "The sessions are too long to be judged."
 SPENT = "The judge has used its tokens for today. Raise the limit in Settings or wait."

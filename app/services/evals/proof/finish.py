@@ -189,9 +189,9 @@ def gate_refusal(row: Any, score: Score, *, actor: Actor) -> str | None:
     if score.gate_refusal:
         return score.gate_refusal
     if _has_only_replays(row):
-        return "Only failed replays are behind it, so a person decides."
+        return "Its only evidence is failed replays, so an admin decides."
     findings = hygiene.check_rows([row.id], actor=actor).get(row.id, [])
-    return f"The checks found something: {findings[0].check}." if findings else ""
+    return f"The checks have a finding: {findings[0].check}." if findings else ""
 
 
 def _has_only_replays(row: Any) -> bool:

@@ -119,14 +119,14 @@ class Plan:
 
 def estimate_proof(row_id: UUID, *, actor: Actor, trials: int | None = None) -> tuple[Plan, Estimate]:
     """What a proof of this row would replay, and what that is likely to take."""
-    require_admin(actor, "proves knowledge")
+    require_admin(actor, "prove knowledge")
     plan = plan_proof(get_own(SharedContext, row_id, "knowledge row", actor=actor), actor=actor)
     return plan, estimate_run(plan.tested, actor=actor, trials=trials or plan.usual_trials, sides=2)
 
 
 def estimate_proofs(*, actor: Actor) -> tuple[list[Plan], Estimate]:
     """The same for all proposed rows that need a proof, as `start_proofs` would start them."""
-    require_admin(actor, "proves knowledge")
+    require_admin(actor, "prove knowledge")
     rows = [get_own(SharedContext, row_id, "knowledge row", actor=actor) for row_id in unproved_rows(actor=actor)]
     plans = [plan_proof(row, actor=actor) for row in rows[:MAX_ROWS]]
     shared = {plan.plain_key: plan for plan in plans}
@@ -205,7 +205,7 @@ def _choose_sides(rows: Sequence[UUID], goldens: Sequence[ScopedGolden]) -> Side
 def start_proof(row_id: UUID, *, actor: Actor, trials: int | None = None) -> KnowledgeProof:
     """Start the two runs of a proof. While one is under way, that one is given. Without a golden to replay there are no
     runs, and the proof says so at once."""
-    require_admin(actor, "proves knowledge")
+    require_admin(actor, "prove knowledge")
     row = _lock_row(row_id, actor)
     return _running_proof(row_id, actor) or _start(row, trials, uuid4(), {}, actor)
 
@@ -213,7 +213,7 @@ def start_proof(row_id: UUID, *, actor: Actor, trials: int | None = None) -> Kno
 def start_proofs(*, actor: Actor, trials: int | None = None) -> list[KnowledgeProof]:
     """Prove the proposed rows that were not proved as they are, the newest first, as one batch. Rows with the same
     goldens share the run without them."""
-    require_admin(actor, "proves knowledge")
+    require_admin(actor, "prove knowledge")
     batch, shared = uuid4(), dict[Any, EvalRun]()
     started = []
     for row_id in unproved_rows(actor=actor)[:MAX_ROWS]:
@@ -222,7 +222,7 @@ def start_proofs(*, actor: Actor, trials: int | None = None) -> list[KnowledgePr
         if _running_proof(row_id, actor) is None:
             started.append(_start(row, trials, batch, shared, actor))
     if not started:
-        raise Refused("Every proposed row was proved already, or is being proved.")
+        raise Refused("Every proposed row has a proof or is being proved.")
     return started
 
 
@@ -264,7 +264,7 @@ def _start(
     row: SharedContext, trials: int | None, batch: UUID, shared: dict[Any, EvalRun], actor: Actor
 ) -> KnowledgeProof:
     if trials is not None and not 1 <= trials <= MAX_TRIALS:
-        raise Invalid.of({"trials": f"Give a number from 1 to {MAX_TRIALS}."})
+        raise Invalid.of({"trials": f"Enter a number from 1 to {MAX_TRIALS}."})
     plan = plan_proof(row, actor=actor)
     trials = trials or plan.usual_trials
     with_run = without_run = None
@@ -353,7 +353,7 @@ def progress_of(*, actor: Actor, row_id: UUID | None = None) -> ProofProgress | 
 def cancel_proofs(*, actor: Actor, row_id: UUID | None = None) -> int:
     """Cancel the proof of a row, or all that are under way; returns how many. A run that another proof still needs goes
     on."""
-    require_admin(actor, "proves knowledge")
+    require_admin(actor, "prove knowledge")
     running = list(
         db.session.execute(
             select(KnowledgeProof.shared_context_id, KnowledgeProof.with_run_id, KnowledgeProof.without_run_id).where(
