@@ -1,5 +1,7 @@
 """The knowledge that goes into an agent's prompt."""
 
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from uuid import UUID
 
@@ -60,15 +62,27 @@ def read_context(query: ContextQuery) -> Response:
     type_id = None if query.entity_type is None else entity_store.find_type(query.entity_type, actor=g.actor).id
     found = knowledge_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
     knowledge_usage.note_served(found, actor=g.actor)
-    tag = etag(found)
+    body, tag = _write_answer(PromptKey(found.sha256, tuple(found.row_ids), found))
     headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
     if request.if_none_match.contains_weak(tag):
         return Response(status=304, headers=headers)
+    return Response(body, headers=headers, mimetype="application/json")
+
+
+@dataclass(frozen=True)
+class PromptKey:
+    """By what a prompt is known: its words and its rows. Two rows of the same words are two answers."""
+
+    sha256: str
+    row_ids: tuple[UUID, ...]
+    prompt: Prompt = field(compare=False)
+
+
+@lru_cache(maxsize=256)
+def _write_answer(known: PromptKey) -> tuple[str, str]:
+    """The answer and its ETag. The rows are read with every request, so only the writing is saved: what is taken out of
+    use is gone from the next answer."""
+    found = known.prompt
     rows = [ContextRow.model_validate(row) for row in found.rows]
     answer = ContextAnswer(prompt=found.text, row_ids=found.row_ids, rows=rows, sha256=found.sha256)
-    return Response(answer.model_dump_json(), headers=headers, mimetype="application/json")
-
-
-def etag(prompt: Prompt) -> str:
-    """Of everything that the answer says: two rows of the same words are two answers."""
-    return sha256(" ".join([prompt.sha256, *map(str, prompt.row_ids)]).encode()).hexdigest()
+    return answer.model_dump_json(), sha256(" ".join([known.sha256, *map(str, known.row_ids)]).encode()).hexdigest()
