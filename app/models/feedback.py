@@ -39,7 +39,6 @@ class Feedback(Row):
         index("idx_feedback_session", "session_id", where="session_id IS NOT NULL"),
         index("idx_feedback_entity", "entity_id", where="entity_id IS NOT NULL"),
         index("idx_feedback_agent", "agent_id", where="agent_id IS NOT NULL"),
-        index("idx_feedback_pending", "tenant_id, created_at DESC", where="status = 'pending'"),
         index("idx_feedback_trace", "trace_id", where="trace_id IS NOT NULL"),
         index("feedback_recent_idx", "tenant_id, created_at DESC, id DESC"),
         index("feedback_author_idx", "tenant_id, created_by, created_at DESC, id DESC"),

@@ -21,6 +21,10 @@ EVENT_TYPES = (
 )  # fmt: skip
 
 
+def including(*columns: str) -> dict[str, list[str]]:
+    return {"postgresql_include": [*columns, "duration_ms", "owner_id"]}
+
+
 class AgentSession(Row):
     """One run of an agent, from its first input to its last event. Golden and replay sessions are ordinary sessions:
     the marks live in `meta` (`golden`, `eval_source`, `eval_result`). What lists show or filter on is a column of its
@@ -35,10 +39,10 @@ class AgentSession(Row):
         within("entities", "entity_id", ondelete="SET NULL"),
         within("imports", "import_id", ondelete="SET NULL"),
         within("eval_runs", "eval_run_id", ondelete="NO ACTION", deferrable=True),
-        index("sessions_recent_idx", "tenant_id, created_at DESC, id DESC"),
+        # With what filters and row-level security read of each row, so that a scan reads the index alone.
+        index("sessions_recent_idx", "tenant_id, created_at DESC, id DESC", **including("session_type")),
         index("sessions_status_idx", "tenant_id, status, created_at DESC, id DESC"),
-        index("sessions_owner_idx", "tenant_id, owner_id, created_at DESC, id DESC"),
-        index("sessions_agent_idx", "tenant_id, agent_id, created_at DESC, id DESC"),
+        index("sessions_agent_idx", "tenant_id, agent_id, created_at DESC, id DESC", **including("status")),
         index(
             "sessions_external_key",
             "tenant_id, external_id, owner_id",

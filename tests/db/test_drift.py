@@ -23,8 +23,8 @@ def test_the_database_is_what_the_models_say(owner_url: str) -> None:
 def test_drift_is_seen(owner_url: str) -> None:
     """What `alembic check` overlooks: predicates, CHECK texts, walls; and what it would see."""
     changes = {
-        "DROP INDEX idx_feedback_pending; CREATE INDEX idx_feedback_pending ON feedback (tenant_id, created_at DESC)"
-        " WHERE status = 'new'": "idx_feedback_pending",
+        "DROP INDEX idx_feedback_trace; CREATE INDEX idx_feedback_trace ON feedback (trace_id)"
+        " WHERE trace_id <> ''": "idx_feedback_trace",
         "ALTER TABLE feedback DROP CONSTRAINT feedback_rating_known,"
         " ADD CONSTRAINT feedback_rating_known CHECK (rating <> '')": "feedback_rating_known",
         "ALTER TABLE tasks ALTER COLUMN cron DROP NOT NULL": "cron",

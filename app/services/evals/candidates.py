@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, func, literal_column, select
+from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
@@ -89,13 +90,14 @@ def _with_reruns(groups: Sequence[Candidate], actor: Actor) -> list[Candidate]:
     failed = {session_id for one in groups if one.can_run_again for session_id in one.session_ids}
     if not failed:
         return list(groups)
-    ran_again = AgentSession.meta["rerun_of"].astext
+    # Written out as in the index, which PostgreSQL would not recognize with a parameter in it.
+    ran_again = literal_column("sessions.metadata ->> 'rerun_of'", Text)
     rows = db.session.execute(
         select(ran_again.label("of"), AgentSession.id, AgentSession.status, AgentVersion.version)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .where(
             AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.meta.has_key("rerun_of"),
+            sql("sessions.metadata ? 'rerun_of'"),
             ran_again.in_([str(session_id) for session_id in failed]),
             AgentSession.status.in_(("pending", "running", "completed")),
             AgentSession.golden_set.is_(None),
