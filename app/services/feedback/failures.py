@@ -18,6 +18,7 @@ from app.db.paging import Page, Slice, Source, read_kept_page
 from app.db.queries import ASKING, IDS, keep_queries, value
 from app.models import EvalRun, Feedback
 from app.services.feedback.lists import (
+    ROW_NAMES,
     FeedbackFilters,
     FeedbackRow,
     conditions_of,
@@ -34,7 +35,6 @@ COMMON = {"status": "pending", "kind": KIND, "rating": "negative", "source_type"
 # How many rows of all its groups a page has at most.
 MAX_ROWS = 400
 AN_ADMIN = replace(ASKING, role="admin")
-COLUMN_NAMES = tuple(row_columns(AN_ADMIN))
 # What leads to single rows: these are shown one by one.
 SINGLE = ("run", "session_id", "entity_id", "author_id", "chat_id", "trace_id", "signal")
 
@@ -94,7 +94,7 @@ def _read_leaders(filters: FeedbackFilters, page: Page, matches: Matches | None,
     found = read_kept_page(_source, (same, matches is not None, is_counted), page, actor=actor, **known, **values)
     if is_counted:
         found = replace(found, count=found.items[0][-1] if found.items else 0)
-    return found.map(lambda row: make_row(COLUMN_NAMES, row))
+    return found.map(lambda row: make_row(ROW_NAMES, row))
 
 
 def _source(filters: FeedbackFilters, matched: bool, is_counted: bool) -> Source:
@@ -156,7 +156,7 @@ def _groups_of(
         matched=matches.ids if matches else None,
         **values,
     ):
-        grouped[make_row(COLUMN_NAMES, row).eval_run_id].append(row)
+        grouped[make_row(ROW_NAMES, row).eval_run_id].append(row)
     return [_make_group(run_id, found) for run_id, found in grouped.items()]
 
 
@@ -201,7 +201,7 @@ def groups_query(filters: FeedbackFilters, matched: bool) -> Any:
 
 
 def _make_group(run_id: UUID, found: Sequence[Any]) -> FailureGroup:
-    rows = [make_row(COLUMN_NAMES, row) for row in found]
+    rows = [make_row(ROW_NAMES, row) for row in found]
     set_name, total, ids = found[0][-3:]
     versions = {row.agent_version for row in rows}
     version = versions.pop() if len(versions) == 1 else None

@@ -4,7 +4,7 @@ Members read their own rows; the database sees to that, and the conditions repea
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -16,7 +16,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, ScanWindow, Slice, read_page
+from app.db.paging import Page, ScanWindow, Slice, at_most, read_page
+from app.db.queries import ASKING, NAMES, keep_queries, value
 from app.errors import NotFound
 from app.formats.feedback_details import ASSESSMENT, ERROR_CATEGORIES, merge_assessment, without_assessment
 from app.formats.ids import parse_id
@@ -189,6 +190,9 @@ def row_columns(actor: Actor) -> dict[str, Any]:
     return own | SHOWN | {"author_id": author_id, "author": author}
 
 
+ROW_NAMES = tuple(row_columns(ASKING))
+
+
 def select_rows(columns: dict[str, Any], *more: Any) -> Any:
     """Rows with the names that belong to them. The golden of a failed replay is known by its id in the context. The
     offset keeps that id in one piece: row-level security lets no cast into the search of an index, and every session of
@@ -340,15 +344,20 @@ def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]
 def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:
     """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One
     query."""
-    about = Feedback.session_id == session_id if session_id else Feedback.chat_id.in_(chats)
-    columns = row_columns(actor)
-    rows = db.session.execute(
-        select_rows(columns)
-        .where(*_readable(actor), about)
+    found = find_about("session" if session_id else "chat", actor.is_admin)
+    return [make_row(ROW_NAMES, row) for row in found(actor, session_id=session_id, names=list(chats))]
+
+
+@keep_queries
+def find_about(what: str, is_admin: bool) -> Any:
+    about = Feedback.session_id == value("session_id", Uuid) if what == "session" else Feedback.chat_id == NAMES
+    asking = replace(ASKING, role="admin" if is_admin else "member")
+    return (
+        select_rows(row_columns(asking))
+        .where(*_readable(asking), about)
         .order_by(Feedback.created_at.desc(), Feedback.id.desc())
-        .limit(MAX_ROWS)
+        .limit(at_most(MAX_ROWS))
     )
-    return [make_row(columns, row) for row in rows]
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:

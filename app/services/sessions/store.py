@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, Uuid, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
+from app.db.queries import ASKING, value
 from app.errors import Invalid, NotFound, Refused
 from app.formats import session_limits as limits
 from app.ingest.messages import size_of
@@ -387,12 +389,22 @@ def _is_of_system_agent(session: AgentSession) -> bool:
 
 def get_session(session_id: UUID, *, actor: Actor) -> Row[Any]:
     """One session with the names of what it belongs to, as far as the actor may see it. Whose it is may be hidden."""
+    asked = {"session_id": session_id, "actor_id": actor.id, "tenant_id": actor.tenant_id}
+    row = db.session.execute(_select_session(), asked).one_or_none()
+    if row is None:
+        raise NotFound("There is no such session in this workspace.")
+    return row
+
+
+@cache
+def _select_session() -> Any:
+    """The statement, which is built once."""
     session = aliased(AgentSession, name="session")
-    row = db.session.execute(
+    return (
         select(
             session, Agent.slug.label("agent"), Agent.name.label("agent_name"),
             Agent.kind.label("agent_kind"), AgentVersion.version.label("agent_version"),
-            name_of(session.created_by, actor).label("person"), Chat.title.label("chat_title"),
+            name_of(session.created_by, ASKING).label("person"), Chat.title.label("chat_title"),
             Entity.name.label("entity_name"),
         )
         .join(Agent, Agent.id == session.agent_id)
@@ -400,11 +412,8 @@ def get_session(session_id: UUID, *, actor: Actor) -> Row[Any]:
         .outerjoin(User, (User.id == session.created_by) & User.is_system.is_(False))
         .outerjoin(Chat, Chat.id == session.chat_id)
         .outerjoin(Entity, Entity.id == session.entity_id)
-        .where(session.tenant_id == actor.tenant_id, session.id == session_id)
-    ).one_or_none()  # fmt: skip
-    if row is None:
-        raise NotFound("There is no such session in this workspace.")
-    return row
+        .where(session.tenant_id == ASKING.tenant_id, session.id == value("session_id", Uuid))
+    )  # fmt: skip
 
 
 # A golden keeps its snapshot under the one name, and each of its replays a copy under the other.
