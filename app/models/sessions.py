@@ -21,8 +21,8 @@ EVENT_TYPES = (
 )  # fmt: skip
 
 
-def including(*columns: str) -> dict[str, list[str]]:
-    return {"postgresql_include": [*columns, "duration_ms", "owner_id"]}
+# What row-level security and the filters of a scan read of each row, so that it reads the index alone.
+SCANNED = ["duration_ms", "owner_id"]
 
 
 class AgentSession(Row):
@@ -39,10 +39,15 @@ class AgentSession(Row):
         within("entities", "entity_id", ondelete="SET NULL"),
         within("imports", "import_id", ondelete="SET NULL"),
         within("eval_runs", "eval_run_id", ondelete="NO ACTION", deferrable=True),
-        # With what filters and row-level security read of each row, so that a scan reads the index alone.
-        index("sessions_recent_idx", "tenant_id, created_at DESC, id DESC", **including("session_type")),
+        index(
+            "sessions_recent_idx", "tenant_id, created_at DESC, id DESC", postgresql_include=["session_type", *SCANNED]
+        ),
         index("sessions_status_idx", "tenant_id, status, created_at DESC, id DESC"),
-        index("sessions_agent_idx", "tenant_id, agent_id, created_at DESC, id DESC", **including("status")),
+        index(
+            "sessions_agent_idx",
+            "tenant_id, agent_id, created_at DESC, id DESC",
+            postgresql_include=["status", *SCANNED],
+        ),
         index(
             "sessions_external_key",
             "tenant_id, external_id, owner_id",
