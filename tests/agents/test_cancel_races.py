@@ -87,7 +87,7 @@ def test_a_run_whose_last_case_ends_first_is_not_cancelled(bench: Bench) -> None
 
     done = ends_while(bench, claimed(bench, run), lambda: eval_results.cancel_run(run.id, actor=bench.admin))
 
-    assert "completed already" in str(done.exception())
+    assert "already completed" in str(done.exception())
     assert bench.look(run.id).status == "completed"
 
 

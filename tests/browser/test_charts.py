@@ -184,7 +184,7 @@ def test_without_a_script_there_are_tables(bench: Bench, workspace: Workspace, v
     visitor = visit(workspace.actor("admin"), java_script_enabled=False)
     page: Page = visitor.page
     visitor.go(EVALS)
-    page.get_by_role("link", name="See the matrix").click()
+    page.get_by_role("link", name="Open matrix").click()
     expect(page.locator("[data-chart]")).to_be_hidden()
     page.locator(".u-matrix thead a").nth(2).click()
     expect(page.locator(".u-matrix thead th").nth(2)).to_have_attribute("aria-sort", "ascending")
@@ -192,6 +192,6 @@ def test_without_a_script_there_are_tables(bench: Bench, workspace: Workspace, v
     page.locator(".u-matrix tbody td a").last.click()
     expect(page.locator(".u-verdict h2")).to_contain_text("Fails")
     visitor.go(EVALS)
-    page.get_by_role("link", name="See the trend").click()
+    page.get_by_role("link", name="Open trend").click()
     page.locator(".u-trend").get_by_role("link", name="assistant v2").click()
     expect(page.locator("#changes")).to_contain_text("Never use updateEntity.")

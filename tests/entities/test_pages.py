@@ -97,7 +97,7 @@ def test_a_member_accepts_a_response_once(record: Record) -> None:
     assert actions.count("response.accepted") == 1
     again = record.decide(response, status="rejected", reason="too late", htmx=True)
     assert again.status_code == 409
-    assert "accepted already" in again.text
+    assert "already accepted" in again.text
     assert record.all(Feedback.id) == []
 
 

@@ -281,7 +281,7 @@ def test_a_response_is_decided_once_and_with_a_reason(workspace: Any) -> None:
             with pytest.raises(Invalid, match=match):
                 decide(response, actor=admin, **more)  # type: ignore[arg-type]
         decide(response, "accepted", admin)
-        with pytest.raises(Refused, match="accepted already"):
+        with pytest.raises(Refused, match="already accepted"):
             decide(response, "rejected", admin, reason="Too late")
         assert feedback_rows() == []
         with pytest.raises(NotFound):

@@ -382,7 +382,7 @@ def test_the_replay_takes_the_place_of_its_golden(bench: Bench, client: FlaskCli
 
 def test_a_run_is_deleted_after_a_question(bench: Bench, client: FlaskClient) -> None:
     golden, replay, run = failing(bench)
-    ask = soup(client.get(f"{RUNS}/{run.id}")).find("a", string="Delete…")
+    ask = soup(client.get(f"{RUNS}/{run.id}")).find("a", string="Delete run…")
     dialog = soup(client.get(ask["href"], headers=HTMX)).select_one("dialog[open]")
     assert "and its 1 replay." in words(dialog)
     form = soup(client.get(ask["href"])).select_one("section.u-confirm form")
@@ -396,7 +396,7 @@ def test_a_run_is_deleted_after_a_question(bench: Bench, client: FlaskClient) ->
     text = words(soup(client.get(f"/admin/agent-review/feedback/{row.id}")))
     assert "It was deleted with the run." in text
     waiting = bench.run(set_name="default", drain=False)
-    assert soup(client.get(f"{RUNS}/{waiting.id}")).find("a", string="Delete…") is None
+    assert soup(client.get(f"{RUNS}/{waiting.id}")).find("a", string="Delete run…") is None
     assert post(client, f"{RUNS}/{waiting.id}/delete").status_code == 409
 
 

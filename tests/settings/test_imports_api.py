@@ -102,7 +102,7 @@ def test_the_page_lists_imports_and_undoes_one(
     undone = admin.post(str(form["action"]), data={"csrf_token": admin.csrf})
     assert undone.status_code == 303
     after = admin.get("/admin/settings/imports").text
-    assert "1 session is gone" in after
+    assert "deleted 1 session" in after
     assert f"undo-{made}" not in after
     assert ingest.get("/api/v1/sessions").json["items"] == []
 
