@@ -46,7 +46,8 @@ APPLY: dict[type, Callable[..., Done]] = {
 
 @dataclass
 class Reviewer:
-    """One attempt at a review. `actor` is the review agent; `judge` asks its model, if it has one."""
+    """One attempt at a review. `actor` is the review agent; `judge` asks its model, if it has one and
+    this is no dry run."""
 
     lease: Lease
     threads: Threads
@@ -116,7 +117,7 @@ class Reviewer:
         for proposal in plan.proposals:
             if self.judge is None and WHAT_FAILED in proposal.content:
                 waiting |= dict.fromkeys(proposal.signal_ids, UNCLEAR)
-            elif self.judge is not None and not self.dry_run:
+            elif self.judge is not None:
                 await self.judge(proposal, replace(batch.of(proposal.signal_ids), by_model=True), world, saved)
             elif why := await self.apply(proposal, batch, saved):
                 waiting |= dict.fromkeys(proposal.signal_ids, why)

@@ -166,10 +166,10 @@ class Run:
 
     async def _review(self, work: RunInputs) -> RunOutcome:
         """Review feedback, which takes as long as there is feedback; the agent's limits hold for each group that its
-        model is asked about."""
+        model is asked about. A dry run never asks a model: it would have to be asked again for the review itself."""
         reviewer = Reviewer(self.lease, self.threads, work.actor, bool(work.dry_run))
         configured, loop = work.config.model or self.settings.model, asyncio.get_running_loop()
-        if configured != OFFLINE:
+        if configured != OFFLINE and not work.dry_run:
             model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
             self.usage.model = reviewer.model = configured
             asking = ModelReview(reviewer, work, model, self.usage, self._record, partial(self._group_turn, work))

@@ -23,7 +23,7 @@ def review() -> None:
 
 @review.command("run")
 @click.option("--tenant", "slug", required=True, help="The workspace's slug.")
-@click.option("--dry-run", is_flag=True, help="Show what it would do, without changing anything.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do, without changing anything or asking a model.")
 @workspace_command
 def run_review(slug: str, dry_run: bool, as_json: bool) -> None:
     """Review pending feedback now, even if scheduled reviews are off."""
@@ -59,7 +59,8 @@ def _follow(session_id: UUID, system: Actor) -> Review:
 def _describe(done: dict[str, Any]) -> str:
     would = sum(one["what"] == "propose" for one in done["decisions"])
     proposed = f"{would:,} to propose" if done["dry_run"] else f"{len(done['proposed']):,} proposed"
-    lines = [
+    lines = ["Dry run. Nothing was changed, and no model was asked."] if done["dry_run"] else []
+    lines += [
         f"Looked at {done['considered']:,} rows: {proposed}, {len(done['merged']):,} merged,"
         f" {done['dismissed']:,} dismissed, {done['left_pending']:,} left pending."
     ]

@@ -31,6 +31,7 @@ def test_a_dry_run_then_a_review(
     planned = upshot("--tenant", workspace.slug, "--dry-run")
     assert planned.exit_code == 0, planned.output
     assert "Reviewed 2 rows: 1 to propose" in planned.output
+    assert "no model was asked" in planned.output
     assert desk.statuses(*same) == ["pending", "pending"]
     done = upshot("--tenant", workspace.slug, "--json")
     assert done.exit_code == 0, done.output

@@ -96,6 +96,8 @@ def test_a_failing_check_is_answered_before_approval(workspace: Workspace, admin
     assert client.get(f"{PATH}/{poisoned.id}").json["state"] == "proposed", "nothing was kept"
     assert client.patch(f"{PATH}/{poisoned.id}", {"active": True, "override_reason": "A test."}).status_code == 200
 
+    asked_of_program = client.patch(f"{PATH}/{vague.id}", {"active": True, "reason": "Fine."})
+    assert (asked_of_program.status_code, asked_of_program.json["findings"][0]["check"]) == (409, "vague")
     for confirm in ("", "1"):
         with pytest.raises(Unanswered) as asked, transaction():
             decisions.approve_proposal(vague.id, actor=admin, confirm=confirm)

@@ -51,6 +51,15 @@ def complain(desk: Desk, words: str = WRONG) -> list[UUID]:
     return [desk.complain("member", words), desk.complain("other", words)]
 
 
+def test_a_dry_run_asks_no_model(desk: Desk, with_model: Callable[[LoopbackModel], None]) -> None:
+    complain(desk)
+    with LoopbackModel(say("Nothing to decide.")) as model:
+        with_model(model)
+        planned = desk.review(dry_run=True)
+        assert (planned.status, planned.model, model.asked) == ("completed", None, [])
+
+
+
 def test_a_model_writes_the_rule(desk: Desk, with_model: Callable[[LoopbackModel], None]) -> None:
     same = complain(desk)
     alone = desk.complain("member", "The table has no totals.", **TABLE)

@@ -197,13 +197,13 @@ def read_knowledge(row_id: UUID) -> KnowledgeRead:
     "/api/admin/shared-context/<uuid:row_id>",
     also={
         409: "Someone else changed it first (see `current`), its state doesn't allow this, its proof broke "
-        "goldens (`broken`), or a failed check needs an answer (`findings`)."
+        "goldens (`broken`), or a failed check needs an `override_reason` (`findings`)."
     },
 )
 def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeItem:
     """Update a knowledge row. Changes text, type, scope, pin or state. New text needs `version`, deactivating needs
-    a `reason`. Deciding a proposal also decides the feedback behind it. If two people decide at once, the second is
-    refused."""
+    a `reason`. Deciding a proposal also decides the feedback behind it. A proposal that fails a check is only activated
+    with an `override_reason`. If two people decide at once, the second is refused."""
     sent = body.model_dump(include=body.model_fields_set)
     changes = {name: sent[name] for name in knowledge_rows.EDITABLE if name in sent}
     _check_change(sent, changes)

@@ -23,17 +23,15 @@ def approve_proposal(
     confirm: str | None = None,
 ) -> SharedContext:
     """Put a proposal into force, after an edit of its words if there are `changes`. A form answers what the checks
-    found with `confirm`. A program has none, and answers what must not go live unread with an `override_reason`."""
+    found with `confirm`, a program with an `override_reason`."""
     version = _read_version(row_id, version, actor)
     if changes:
         version = knowledge_rows.edit_row(row_id, changes, version, actor=actor, reason=reason).version
     row = knowledge_rows.set_state(
         row_id, "active", actor=actor, reason=reason, version=version, override_reason=override_reason
     )
-    if confirm is not None:
-        hygiene.check_answered(row_id, confirm, actor=actor)
-    elif not (override_reason or "").strip():
-        hygiene.check_answered(row_id, "", actor=actor, checks=hygiene.FAILING_CHECKS)
+    if confirm is not None or not (override_reason or "").strip():
+        hygiene.check_answered(row_id, confirm or "", actor=actor)
     return row
 
 

@@ -22,10 +22,8 @@ from app.text.embeddings import near_pairs, nearness
 # How many active and proposed rows are looked at, the last changed first. Comparing grows with the square of it.
 MAX_ROWS = 2000
 CHECKED_STATES = ("active", "proposed")
-# What a person is asked about in the form before a rule goes live. The other findings are advice.
+# What must be answered before a rule goes live. The other findings are advice.
 CONFIRMED_CHECKS = ("duplicate", "contradiction", "vague", "addresses the model", "hidden")
-# What a program is asked about too. To a program the others are advice.
-FAILING_CHECKS = ("addresses the model", "hidden")
 
 
 class Unanswered(Refused):
@@ -77,18 +75,16 @@ def check_rows(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Fi
     return found
 
 
-def findings_to_confirm(
-    row_ids: Collection[UUID], *, actor: Actor, checks: Collection[str] = CONFIRMED_CHECKS
-) -> dict[UUID, list[Finding]]:
-    """What a person is asked about before these rows go live; only rows with something to ask about."""
+def findings_to_confirm(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+    """What must be answered before these rows go live; only rows with something to answer."""
     found = check_rows(row_ids, actor=actor)
-    asked = {row_id: [one for one in findings if one.check in checks] for row_id, findings in found.items()}
+    asked = {row_id: [one for one in findings if one.check in CONFIRMED_CHECKS] for row_id, findings in found.items()}
     return {row_id: findings for row_id, findings in asked.items() if findings}
 
 
-def check_answered(row_id: UUID, confirm: str, *, actor: Actor, checks: Collection[str] = CONFIRMED_CHECKS) -> None:
+def check_answered(row_id: UUID, confirm: str, *, actor: Actor) -> None:
     """Refuse a rule that is about to go live unless `confirm` says that a person has read what the checks found."""
-    findings = findings_to_confirm([row_id], actor=actor, checks=checks).get(row_id, [])
+    findings = findings_to_confirm([row_id], actor=actor).get(row_id, [])
     if findings and confirm != confirmation_of(findings):
         raise Unanswered(findings)
 

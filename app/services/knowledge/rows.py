@@ -228,7 +228,7 @@ def set_state(
         get_own(SharedContext, superseded_by, "knowledge row", actor=actor)
     if state == "active":
         check_activation(row, override_reason, actor=actor)
-        reason = reason or override_reason
+        reason = " ".join(filter(None, (reason, override_reason))) or None
     if before == "proposed" and state == "active" and "replaces" in row.meta:
         _retire_replaced(row, actor, at)
     heir = superseded_by if state == "superseded" else None
