@@ -16,7 +16,7 @@ DATA = Path(__file__).parents[1] / "tests" / "data" / "review"
 SPACE = UUID("6f1b1c1e-52a6-4a57-9d0b-3e8f6a7f0c11")
 START = datetime(2026, 11, 9, 8, tzinfo=UTC)
 NOW = START + timedelta(days=7)
-WEEKS = ("dev", "held", "second")
+WEEKS = ("dev", "held", "second", "third")
 KINDS = {
     "thumb": ("signal", "chat"),
     "signal": ("signal", "chat"),

@@ -16,6 +16,7 @@ from app.agents.turn import StopRequested, Threads
 from app.errors import Problem, Throttled
 from app.learning.review.decide import UNCLEAR
 from app.learning.review.plan import plan_review
+from app.learning.review.sentences import SentenceVectors
 from app.learning.review.types import Dismissal, KnownPattern, Merge, Pattern, Plan, Proposal, Signal
 from app.services.evals.proof.start import start_proof
 from app.services.review import decisions, patterns, runs
@@ -26,6 +27,7 @@ from app.services.sessions import leases
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Lease
 from app.services.workspaces.store import get_settings
+from app.text import encoder
 
 Result = TypeVar("Result")
 Decision = Proposal | Merge | Dismissal
@@ -59,12 +61,16 @@ class Reviewer:
     complete: bool = True
     wait_days: int = 14
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    sentences: SentenceVectors = field(default_factory=SentenceVectors)
 
     async def run(self) -> str:
         """Review all that is open, and say what was done."""
         await self._transact(lambda: runs.begin_run(self.lease.session_id, self.model, actor=self.actor))
         self.wait_days = await self._transact(lambda: get_settings(self.actor).review_wait_days)
-        await self._review_all()
+        try:
+            await self._review_all()
+        finally:
+            encoder.release()
         if not self.dry_run:
             await self._prove()
         return await self._transact(
@@ -146,6 +152,7 @@ class Reviewer:
             now=self.now,
             known=known,
             wait_days=self.wait_days,
+            sentences=self.sentences,
         )
 
     async def _save_patterns(self, plan: Plan, batch: Batch) -> dict[UUID, UUID]:

@@ -12,13 +12,18 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+import numpy
 import pytest
 
 from app.learning.review import windows
+from app.learning.review.orders import instructions_of
 from app.learning.review.plan import WAITS, plan_review
+from app.learning.review.sentences import SentenceVectors
+from app.learning.review.topics import topics_of
 from app.learning.review.types import Agent, Call, EntityType, KnownPattern, Plan, Rule, Signal, Tool
 from app.learning.rules import applies_to_texts, read_forms
-from scripts.review_weeks import DATA, NOW, Week, read_week, score_week
+from app.text import encoder
+from scripts.review_weeks import DATA, NOW, WEEKS, Week, read_week, score_week
 
 TOOLS = (Tool("getPrice", False, "Price of a ticket.", ("route", "fare")), Tool("bookSeat", True, "Book a seat."))
 FERRY = Agent(UUID(int=1), "ferry-desk", "Ferry Desk", "You sell tickets.", TOOLS)
@@ -255,15 +260,50 @@ def test_every_signal_is_in_one_decision_at_most(dev: Week) -> None:
     assert not set(decided) & set(found.pending)
 
 
-@pytest.mark.parametrize(("name", "recall", "precision"), [("dev", 0.8, 0.9), ("held", 0.7, 0.9), ("second", 0.8, 0.9)])
-def test_proposals_find_the_patterns_of_a_week(name: str, recall: float, precision: float) -> None:
+@pytest.mark.parametrize("name", WEEKS)
+def test_proposals_find_the_patterns_of_a_week(name: str) -> None:
     week = read_week(name)
     score = score_week(week, week.plan())
 
-    assert score.recall >= recall
-    assert score.precision >= precision
+    assert score.recall >= 0.8
+    assert score.precision >= 0.9
     assert score.scope >= 0.8
     assert score.duplicates == 0
+
+
+def test_a_review_does_without_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder, "is_installed", lambda: False)
+    week = read_week("second")
+    score = score_week(week, week.plan())
+
+    assert SentenceVectors().encode(["No text has a vector."]) is None
+    assert (score.recall, score.precision, score.scope) >= (0.8, 0.9, 0.8)
+
+
+def test_a_review_encodes_so_many_texts_and_each_of_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(encoder, "is_installed", lambda: True)
+    monkeypatch.setattr(encoder, "encode", lambda texts: asked.append(list(texts)) or numpy.ones((len(texts), 4)))
+    vectors = SentenceVectors(max_texts=3)
+
+    assert vectors.encode(["a", "b", "a"]).shape == (3, 4)
+    assert vectors.encode(["b", "c"]).shape == (2, 4)
+    assert vectors.encode(["c", "d"]) is None, "the fourth text is too many"
+    assert asked == [["a", "b"], ["c"]]
+
+
+def test_currencies_and_dates_are_topics_whatever_is_said_of_them() -> None:
+    said = ("we are in the UK, pounds please", "You stuck a euro sign on it.", "no lift")
+    rows = [complaint(text, 1) for text in said]
+
+    assert [set(topics_of(row)) for row in rows] == [{"currencies"}, {"currencies"}, set()]
+    edit = replace(complaint(None, 1), answer="It costs 20 EUR.", preferred_answer="It costs 20 EUR from March.")
+    assert set(topics_of(edit)) == {"dates"}, "the currency was in the answer already"
+
+
+def test_what_we_do_here_is_an_order() -> None:
+    assert instructions_of("We don't say that to owners.") == ["We don't say that to owners."]
+    assert instructions_of("We don't have that room.") == []
 
 
 def test_a_pattern_that_is_spread_over_many_rows_stays_one(monkeypatch: pytest.MonkeyPatch, dev: Week) -> None:

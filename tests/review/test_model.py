@@ -59,7 +59,6 @@ def test_a_dry_run_asks_no_model(desk: Desk, with_model: Callable[[LoopbackModel
         assert (planned.status, planned.model, model.asked) == ("completed", None, [])
 
 
-
 def test_a_model_writes_the_rule(desk: Desk, with_model: Callable[[LoopbackModel], None]) -> None:
     same = complain(desk)
     alone = desk.complain("member", "The table has no totals.", **TABLE)

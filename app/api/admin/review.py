@@ -16,7 +16,9 @@ from app.services.review.pattern_figures import PatternFilters
 class NewReview(Body):
     """Options of a review."""
 
-    dry_run: bool = Field(False, description="Return what it would do, without changing anything. A dry run never asks a model.")
+    dry_run: bool = Field(
+        False, description="Return what it would do, without changing anything. A dry run never asks a model."
+    )
 
 
 class ReviewStarted(Answer):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -18,49 +19,88 @@ from app.learning.hygiene.words import stem
 from app.learning.review.moments import Moment, content_words
 from app.text.embeddings import DIMENSIONS, embed
 
-WEIGHTS = {
-    "meaning of what was said": 1.17,
-    "weighted meaning of what was said": 0.97,
-    "words of what was said": 0.62,
-    "meaning of the talk": 1.24,
-    "weighted meaning of all": 1.79,
-    "words of all": 0.99,
-    "values": 1.86,
-    "fields": 1.28,
-    "kinds": 0.85,
-    "shapes": 0.67,
-    "agent": 0.11,
-    "tools and fields meant": 0.84,
-    "tools and fields named": 1.44,
-}
-BIAS = -5.08
+SENTENCES = "sentences of what was said"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What each channel counts, and how unlikely it is that two rows belong together."""
+
+    channels: Mapping[str, float]
+    bias: float
+
+
+ENCODED = Weights(
+    {
+        SENTENCES: 3.25,
+        "meaning of what was said": 0.7,
+        "weighted meaning of what was said": 0.6,
+        "words of what was said": 0.37,
+        "meaning of the talk": 1.03,
+        "weighted meaning of all": 1.6,
+        "words of all": 0.87,
+        "values": 1.85,
+        "fields": 1.17,
+        "kinds": 0.86,
+        "shapes": 0.64,
+        "topics": 1.4,
+        "agent": 0.14,
+        "tools and fields meant": 0.67,
+        "tools and fields named": 1.2,
+    },
+    -5.05,
+)
+# Without the encoder. Vectors of words connect less, so a pair must be likelier to be joined.
+STATIC = Weights(
+    {
+        "meaning of what was said": 1.17,
+        "weighted meaning of what was said": 0.98,
+        "words of what was said": 0.62,
+        "meaning of the talk": 1.23,
+        "weighted meaning of all": 1.78,
+        "words of all": 0.98,
+        "values": 1.84,
+        "fields": 1.25,
+        "kinds": 0.85,
+        "shapes": 0.68,
+        "topics": 1.4,
+        "agent": 0.12,
+        "tools and fields meant": 0.85,
+        "tools and fields named": 1.4,
+    },
+    -5.04,
+)
 # Texts about other things that are thought of beside a batch, so that three rows that say the same are still alike.
 UNSEEN = 30
 # From where on a text points at a tool or a field.
 POINTS = 0.15
-IN_WORDS = frozenset(name for name in WEIGHTS if name.endswith("of what was said"))
+IN_WORDS = frozenset(name for name in ENCODED.channels if name.endswith("of what was said"))
 # What happened counts for so much at most; words count for more than in the regression, which saw few that are alike.
-MOST_SHOWN, WORDS_COUNT = 6.0, 1.3
+MOST_SHOWN, WORDS_COUNT = 6.0, 1.15
 OPPOSITE = 3.0
 SAME_MOMENT, SAME_WORDS, ENOUGH_WORDS = 6.0, 0.15, 2
 Bags = Sequence[Counter[Any]]
 
 
-def affinities(moments: Sequence[Moment], agents: Sequence[Hashable], names: Sequence[str]) -> Any:
+def affinities(
+    moments: Sequence[Moment], agents: Sequence[Hashable], names: Sequence[str], sentences: Any | None = None
+) -> Any:
     """The log-odds of each pair, as a square matrix; its diagonal means nothing. `names` are what tools and fields are
-    called and are for: two texts that point at the same one are near."""
+    called and are for: two texts that point at the same one are near. `sentences` are the encoder's vectors of what was
+    said, if there are any."""
     import numpy
 
     words, shown = (numpy.zeros((len(moments), len(moments)), dtype=numpy.float32) for _ in range(2))
-    for name, make in channels(moments, agents, names).items():
+    weights = STATIC if sentences is None else ENCODED
+    for name, make in channels(moments, agents, names, sentences).items():
         matrix = make()
         part = words if name in IN_WORDS else shown
-        part += numpy.float32(WEIGHTS[name]) * (matrix @ matrix.T)
+        part += numpy.float32(weights.channels[name]) * (matrix @ matrix.T)
     # Of two different complaints about one answer all but the words is the same, so then the words decide.
     wordy = numpy.asarray([len(_full_words(moment.said)) >= ENOUGH_WORDS for moment in moments])
     apart = (shown > SAME_MOMENT) & (words < SAME_WORDS) & wordy[:, None] & wordy[None, :]
     shown = numpy.where(apart, numpy.float32(0), numpy.float32(MOST_SHOWN) * numpy.tanh(shown / MOST_SHOWN))
-    return numpy.float32(BIAS) + WORDS_COUNT * words + shown - OPPOSITE * _opposites(moments)
+    return numpy.float32(weights.bias) + WORDS_COUNT * words + shown - OPPOSITE * _opposites(moments)
 
 
 def _full_words(text: str) -> set[str]:
@@ -82,14 +122,15 @@ def _opposites(moments: Sequence[Moment]) -> Any:
 
 
 def channels(
-    moments: Sequence[Moment], agents: Sequence[Hashable], names: Sequence[str]
+    moments: Sequence[Moment], agents: Sequence[Hashable], names: Sequence[str], sentences: Any | None = None
 ) -> dict[str, Callable[[], Any]]:
     """What makes the vectors of each channel, one row of length 1 (or 0) for each moment."""
     said, everything = [moment.said for moment in moments], [moment.everything for moment in moments]
     said_words = [Counter(content_words(text)) for text in said]
     name_words = [Counter(content_words(name)) for name in names]
     all_words = [Counter(content_words(text)) for text in everything]
-    return {
+    encoded = {} if sentences is None else {SENTENCES: lambda: _without_common(sentences)}
+    return encoded | {
         "meaning of what was said": lambda: _embed(said),
         "weighted meaning of what was said": lambda: _embed_by_weight(said_words),
         "words of what was said": lambda: _weigh([_stems(bag) for bag in said_words]),
@@ -100,6 +141,7 @@ def channels(
         "fields": lambda: _weigh([moment.fields for moment in moments]),
         "kinds": lambda: _weigh([moment.kinds for moment in moments]),
         "shapes": lambda: _weigh([moment.shapes for moment in moments]),
+        "topics": lambda: _weigh([moment.topics for moment in moments]),
         "agent": lambda: _weigh([Counter([agent]) for agent in agents]),
         "tools and fields meant": lambda: _point(_embed_by_weight([*said_words, *name_words]), len(moments), POINTS),
         "tools and fields named": lambda: _point(
@@ -153,11 +195,18 @@ def _embed_by_weight(bags: Bags) -> Any:
     for row, bag in enumerate(bags):
         for word in sorted(bag):
             matrix[row] += vector[word] * numpy.float32(rarity[stem(word)] * (1 + math.log(bag[word])))
-    matrix = _unit(matrix)
+    return _without_common(_unit(matrix))
+
+
+def _without_common(matrix: Any) -> Any:
+    """The vectors without what all of them have in common."""
+    import numpy
+
     full = matrix.any(axis=1)
-    if full.any():
-        matrix[full] -= matrix[full].mean(axis=0) * numpy.float32(len(bags) / (len(bags) + UNSEEN))
-    return _unit(matrix)
+    if not full.any():
+        return matrix
+    common = matrix[full].mean(axis=0) * numpy.float32(len(matrix) / (len(matrix) + UNSEEN))
+    return _unit(numpy.where(full[:, None], matrix - common, matrix))
 
 
 @lru_cache(maxsize=8192)

@@ -10,8 +10,9 @@ from itertools import combinations
 from operator import mul
 from uuid import UUID
 
+from app.learning.hygiene.checks import EMPTY_STEMS
 from app.learning.hygiene.contradictions import find_contradiction, read_statement, shared_words
-from app.learning.hygiene.words import NUMBERS
+from app.learning.hygiene.words import NUMBERS, is_content_word, stem
 from app.learning.review.clarity import split_sentences
 from app.learning.review.orders import instructions_of, says_what_to_do, statements_of
 from app.learning.review.types import Signal
@@ -20,6 +21,8 @@ from app.text.embeddings import embed
 FIGURE = re.compile(r"\d[\d.,:/-]*")
 # Names stand capitalised within a sentence.
 NAME = re.compile(r"(?<=[\w,;:] )[A-Z][a-zà-ÿ]+\b")
+# Currencies and formats: "GBP", "CSV". A word that somebody shouts is none.
+CODE = re.compile(r"\b[A-Z]{3,4}\b")
 NUMBER_WORD = re.compile(
     rf"\b(?:{'|'.join(word for word, value in NUMBERS.items() if int(value) > 1)})\b", re.IGNORECASE
 )
@@ -36,7 +39,7 @@ REPORT = re.compile(
 # From where on two texts say the same, and from where on they speak of the same.
 AGREE, ABOUT = 0.55, 0.4
 MIN_LEFT = 2
-MAX_SIDES = 200
+MAX_SIDES = 80
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,13 @@ def without_report(sentence: str) -> str:
 def values_in(text: str) -> frozenset[str]:
     figures = (found.rstrip(".,:/-") for found in FIGURE.findall(text))
     words = (NUMBERS[word.lower()] for word in NUMBER_WORD.findall(text))
-    return frozenset((*figures, *words, *(name.lower() for name in NAME.findall(f" {text}"))))
+    codes = () if text.isupper() else (code.lower() for code in CODE.findall(text))
+    names = (name.lower() for name in NAME.findall(f" {text}"))
+    return frozenset((*figures, *words, *names, *filter(_says_something, codes)))
+
+
+def _says_something(word: str) -> bool:
+    return is_content_word(word) and stem(word) not in EMPTY_STEMS
 
 
 def claims_of(signal: Signal) -> list[Claim]:

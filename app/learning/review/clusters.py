@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
-JOIN = -1.0
-STAY = -2.2
-ENTER = -1.9
+JOIN = -1.5
+STAY = -2.7
+ENTER = -2.1
 # Among a few rows about one record everything looks rare and alike, so none is drawn into a group.
 FEW = 30
 SURELY = 2.0
-SURE_PAIR = 0.0
+SURE_PAIR = 0.5
 ROUNDS = 3
+# Rows about two agents that are alike among themselves and less so across are two groups: from so many of each on, if
+# they are so much more alike.
+MIN_OWN, CLOSER = 3, 0.5
 NEVER = -99.0
 
 
-def cluster(affinity: Any, apart: Collection[int] = ()) -> list[list[int]]:
+def cluster(affinity: Any, apart: Collection[int] = (), agents: Sequence[Hashable] = ()) -> list[list[int]]:
     """Groups by average linkage, after which each row moves to the group that it fits best, or leaves. The rows `apart`
-    speak for themselves: one of them joins a group only if it says clearly the same."""
+    speak for themselves: one of them joins a group only if it says clearly the same. `agents` are those that the rows
+    are about."""
     import numpy
 
     others = [row for row in range(len(affinity)) if row not in apart]
     groups = _settle(within := affinity[numpy.ix_(others, others)], _link(within))
     groups = [[others[place] for place in group] for group in groups]
     groups = [part for group in groups for part in _split_weak_pair(affinity, group)]
+    groups = [part for group in groups for part in _split_agents(affinity, group, agents)]
     for row in sorted(apart):
         fits = [float(affinity[row, group].mean()) for group in groups]
         best = max(range(len(groups)), key=fits.__getitem__, default=None)
@@ -40,6 +45,21 @@ def _split_weak_pair(affinity: Any, group: list[int]) -> list[list[int]]:
     if len(group) != 2 or affinity[group[0], group[1]] >= SURE_PAIR:
         return [group]
     return [[group[0]], [group[1]]]
+
+
+def _split_agents(affinity: Any, group: list[int], agents: Sequence[Hashable]) -> list[list[int]]:
+    """A group about two agents as two, if it looks like two."""
+    import numpy
+
+    parts: dict[Hashable, list[int]] = {}
+    for row in group if agents else ():
+        parts.setdefault(agents[row], []).append(row)
+    if len(parts) != 2 or min(map(len, parts.values())) < MIN_OWN:
+        return [group]
+    one, other = parts.values()
+    across = float(affinity[numpy.ix_(one, other)].mean())
+    within = min(mean_affinity(affinity, part) for part in parts.values())
+    return [one, other] if within - across > CLOSER else [group]
 
 
 def _link(affinity: Any) -> list[int]:

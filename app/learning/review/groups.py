@@ -11,6 +11,7 @@ from app.learning.review.clarity import clearest, read_terms
 from app.learning.review.moments import read_moment, words_of
 from app.learning.review.noise import says_something
 from app.learning.review.scope import find_scope
+from app.learning.review.sentences import SentenceVectors
 from app.learning.review.types import Agent, EntityType, KnownPattern, Pattern, Signal
 from app.learning.review.windows import Grown, group_in_windows
 
@@ -35,6 +36,7 @@ def group_signals(
     agents: Sequence[Agent],
     entity_types: Sequence[EntityType],
     known: Sequence[KnownPattern] = (),
+    sentences: SentenceVectors | None = None,
 ) -> list[Group]:
     """Signals grouped by meaning and by what happened; those without a word are in no group."""
     own = {signal.id: signal for signal in signals if says_something(signal)}
@@ -43,15 +45,18 @@ def group_signals(
     known_of = {id: pattern_id for id, (_, pattern_id) in samples.items()}
     terms = read_terms(agents, entity_types)
     names = name_tools_and_fields(agents, entity_types)
+    vectors = sentences or SentenceVectors()
 
     def compare(places: Sequence[int]) -> Any:
         some = [rows[place] for place in places]
-        near = affinities([read_moment(row, entity_types) for row in some], [row.agent_id for row in some], names)
+        moments = [read_moment(row, entity_types) for row in some]
+        encoded = vectors.encode([moment.said for moment in moments])
+        near = affinities(moments, [row.agent_id for row in some], names, encoded)
         return near + SAME_VALUE * _name_same_value(some)
 
     found = []
     apart = frozenset(place for place, row in enumerate(rows) if row.admin_flag)
-    for grown in _join_replays(group_in_windows(len(rows), apart, compare), rows):
+    for grown in _join_replays(group_in_windows([row.agent_id for row in rows], apart, compare), rows):
         group = [rows[place] for place in grown.rows]
         if mine := [row for row in group if row.id in own]:
             pattern_id = next((known_of[row.id] for row in group if row.id in known_of), None)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.learning.hygiene.words import is_content_word, stem
+from app.learning.review.topics import topics_of
 from app.learning.review.types import Call, EntityType, Signal
 from app.text.words import TOKEN, split_name
 
@@ -24,7 +25,7 @@ CODE = re.compile(r"[A-Z]{2,}|[^\w\s]+")
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A signal as texts and marks: words, values in calls and results, names of fields, kinds of record, shapes of
-    figures and dates in the answer, and what was switched on or off in a call."""
+    figures and dates in the answer, topics such as currencies, and what was switched on or off in a call."""
 
     said: str
     talk: str
@@ -33,6 +34,7 @@ class Moment:
     fields: Counter[str]
     kinds: Counter[str]
     shapes: Counter[str]
+    topics: Counter[str]
     flags: frozenset[tuple[str, bool]]
 
 
@@ -62,6 +64,7 @@ def read_moment(signal: Signal, kinds: Sequence[EntityType]) -> Moment:
         Counter(name.lower() for name, _ in (*arguments, *(pair for _, pair in outputs)) if name),
         _kinds(signal, calls, arguments, kinds),
         _shapes(signal.answer or ""),
+        topics_of(signal),
         frozenset(_flags(calls)),
     )
 

@@ -12,7 +12,9 @@ MOOD = re.compile(r"(?:!{2,}|\?{2,}|[:;]-?[()D]|\b(?:omg|wtf|lol|ffs|damn|why on
 MUST = re.compile(
     r"\b(?:should(?!(?:['’]ve| have) (?:\w+(?:ed|en)|been|gone|done|had|said|told|come|made|got|put)\b)|must|shall"
     r"|ought to|(?:needs?|ha(?:s|ve)) to|needs?|supposed to|instead of|rather than|no longer|only then"
-    r"|belongs? (?:in|on|to|before))\b",
+    r"|belongs? (?:in|on|to|before)"
+    # "We don't say that here": how it is done, said as an order.
+    r"|we (?:always|never|only|don['’]?t|do not)(?! (?:have|know|need|get|want|see|think|understand|care)\b))\b",
     re.IGNORECASE,
 )
 # An order may come after what it is about: "For guests, use gross".

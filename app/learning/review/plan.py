@@ -9,6 +9,7 @@ from app.learning.review.decide import DISPUTED, OUTNUMBERED, SUSPECT, UNCLEAR, 
 from app.learning.review.groups import Group, group_signals, make_pattern
 from app.learning.review.merge import LIVE
 from app.learning.review.noise import find_noise, is_suspect
+from app.learning.review.sentences import SentenceVectors
 from app.learning.review.types import Agent, Dismissal, EntityType, KnownPattern, Pattern, Plan, Rule, Signal
 
 __all__ = ["is_enough", "plan_review"]
@@ -30,14 +31,18 @@ def plan_review(
     now: datetime,
     known: Sequence[KnownPattern] = (),
     wait_days: int = 14,
+    sentences: SentenceVectors | None = None,
 ) -> Plan:
-    """Decide about each signal. The order of the signals makes no difference."""
+    """Decide about each signal. The order of the signals makes no difference. Parts of one review share their
+    `sentences`."""
     rows = {signal.id: signal for signal in sorted(signals, key=lambda row: (row.occurred_at, row.id))}
     suspect = {id: SUSPECT for id, row in rows.items() if is_suspect(row)}
     noise = {id: reason for id, row in rows.items() if id not in suspect and (reason := find_noise(row))}
     made = Decisions(pending=suspect, dismissed=noise)
     open_rows = {id: row for id, row in rows.items() if id not in suspect and id not in noise}
-    groups = group_signals(open_rows.values(), agents=agents, entity_types=entity_types, known=known)
+    groups = group_signals(
+        open_rows.values(), agents=agents, entity_types=entity_types, known=known, sentences=sentences
+    )
     workspace = Workspace(agents, entity_types, rules, list(rows.values()), now.date(), known)
     groups = [part for group in groups for part in _leave_rule(group, rows, workspace)]
     for group in groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,17 +22,21 @@ class Grown:
     last: int = 0
 
 
-def group_in_windows(count: int, apart: frozenset[int], compare: Callable[[Sequence[int]], Any]) -> list[Grown]:
-    """Group rows by their places. `compare` gives the square matrix of the log-odds of some rows. Up to one window this
-    is one clustering; beyond, samples of the groups that grew last stand for them."""
+def group_in_windows(
+    agents: Sequence[Hashable], apart: frozenset[int], compare: Callable[[Sequence[int]], Any]
+) -> list[Grown]:
+    """Group rows by their places. `agents` are those that each row is about, and `compare` gives the square matrix of
+    the log-odds of some rows. Up to one window this is one clustering; beyond, samples of the groups that grew last
+    stand for them."""
     groups: list[Grown] = []
+    count = len(agents)
     for number, start in enumerate(range(0, count, WINDOW)):
         groups.sort(key=lambda group: (len(group.rows) < 2, -group.last, group.rows[0]))
         carried = _carry(groups)
         places = [*carried, *range(start, min(count, start + WINDOW))]
         near = compare(places)
         flagged = {place for place, row in enumerate(places) if row in apart}
-        for found in cluster(near, flagged):
+        for found in cluster(near, flagged, [agents[place] for place in places]):
             rows = [places[place] for place in found]
             _grow(groups, [carried[row] for row in rows if row in carried], rows, mean_affinity(near, found), number)
         groups = [group for group in groups if group.rows]
