@@ -8,8 +8,9 @@ from typing import Any
 JOIN = -1.5
 STAY = -2.7
 ENTER = -2.1
-# Among a few rows about one record everything looks rare and alike, so none is drawn into a group.
-FEW = 30
+# Among a few rows about one record everything looks rare and alike, so they must be more so, and none is drawn into a
+# group.
+FEW, JOIN_FEW = 30, -0.5
 SURELY = 2.0
 SURE_PAIR = 0.5
 ROUNDS = 3
@@ -73,7 +74,8 @@ def _link(affinity: Any) -> list[int]:
     size = numpy.ones(count, dtype=numpy.float32)
     home = numpy.arange(count)
     best = mean.max(axis=1) if count else mean
-    while count and best.max() >= JOIN:
+    join = _enough_to_join(count)
+    while count and best.max() >= join:
         a = int(best.argmax())
         b = int(mean[a].argmax())
         a, b = min(a, b), max(a, b)
@@ -90,6 +92,10 @@ def _link(affinity: Any) -> list[int]:
     return [int(place) for place in home]
 
 
+def _enough_to_join(count: int) -> float:
+    return JOIN if count >= FEW else JOIN_FEW
+
+
 def _settle(affinity: Any, home: list[int]) -> list[list[int]]:
     """Move rows to where they fit best. A row that fits nowhere stands alone."""
     import numpy
@@ -101,7 +107,7 @@ def _settle(affinity: Any, home: list[int]) -> list[list[int]]:
     inside = numpy.asarray([[one == place for place in range(len(places))] for one in of], dtype=numpy.float32)
     inside = inside.reshape(len(home), len(places))
     sums = near @ inside
-    enter = ENTER if len(home) >= FEW else JOIN
+    enter = ENTER if len(home) >= FEW else _enough_to_join(len(home))
     for _ in range(ROUNDS if places else 0):
         before = list(of)
         for row in range(len(home)):

@@ -23,12 +23,13 @@ TOPICS = {
     "languages": r"\b(?:english|german|french|spanish|italian|dutch|polish|portuguese|irish|welsh|languages?"
     r"|translate[ds]?)\b",
 }
+WORD = re.compile(r"\w+|[^\w\s]")
 PATTERNS = {topic: re.compile(pattern, re.IGNORECASE) for topic, pattern in TOPICS.items()}
 
 
 def topics_of(signal: Signal) -> Counter[str]:
     """The topics in what a person said; of an edit, in the words that the answer did not have."""
-    had = set((signal.answer or "").lower().split())
-    new = [word for word in (signal.preferred_answer or "").split() if word.lower() not in had]
+    had = set(WORD.findall((signal.answer or "").lower()))
+    new = [word for word in WORD.findall(signal.preferred_answer or "") if word.lower() not in had]
     text = " ".join(filter(None, (signal.comment, signal.follow_up, *new)))
     return Counter(topic for topic, pattern in PATTERNS.items() if pattern.search(text))
