@@ -61,7 +61,7 @@ def _describe(done: dict[str, Any]) -> str:
     proposed = f"{would:,} to propose" if done["dry_run"] else f"{len(done['proposed']):,} proposed"
     lines = ["Dry run. Nothing was changed, and no model was asked."] if done["dry_run"] else []
     lines += [
-        f"Looked at {done['considered']:,} rows: {proposed}, {len(done['merged']):,} merged,"
+        f"Reviewed {done['considered']:,} rows: {proposed}, {len(done['merged']):,} merged,"
         f" {done['dismissed']:,} dismissed, {done['left_pending']:,} left pending."
     ]
     lines += [
