@@ -41,7 +41,8 @@
   addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href]");
     const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey && event.button === 0;
-    const leads = link && !link.download && !link.target && link.href.split("#")[0] !== location.href.split("#")[0];
+    const here = link?.hash && link.href.split("#")[0] === location.href.split("#")[0];
+    const leads = link && !link.download && !link.target && !here;
     if (plain && leads && !event.defaultPrevented) press(link);
   });
   addEventListener("submit", (event) => {
