@@ -46,9 +46,9 @@ def test_a_decision_opens_the_next_row(app: Flask, workspace: Workspace, visit: 
     open_row(page, first)
 
     page.keyboard.press("r")
-    hold(page, "Mark reviewed")
+    hold(page, "Reviewed")
     panel_of(page, second)
-    hold(page, "Mark reviewed")
+    hold(page, "Reviewed")
     expect(page.locator(f"#feedback-{first}").get_by_text("reviewed")).to_be_visible()
     expect(page.locator("#feedback-waiting")).to_contain_text("3 pending")
     page.keyboard.press("z")

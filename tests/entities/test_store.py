@@ -93,7 +93,7 @@ def test_records_have_the_fields_of_their_type(workspace: Any) -> None:
         ):
             with pytest.raises(Invalid, match=match), transaction():
                 attempt()
-        with pytest.raises(Refused, match="already an entity type deal"), transaction():
+        with pytest.raises(Refused, match="already uses the slug deal"), transaction():
             entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
         with pytest.raises(Forbidden), transaction():
             entity_store.create_type(slug="other", name="Other", fields={}, actor=member)
