@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, func, literal, null, select, union_all
+from sqlalchemy import Text, Uuid, cast, func, literal, null, select, union_all
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, queries
+from app.db.queries import ASKING, keep_queries
 from app.models import Agent, AgentSession, Chat, EntityType, Import, Membership, User
 from app.services.privacy import is_hidden, name_of
 
@@ -100,21 +101,28 @@ class Menus:
 def load_menus(wanted: Collection[str], ids: Mapping[str, UUID] | None = None, *, actor: Actor) -> Menus:
     """Load the values of these menus, and the names of ids as far as the reader may know. One query, none for none."""
     found = Menus({menu: [] for menu in wanted}, {})
-    names: dict[str, tuple[Any, Any]] = {
-        "people": (User.id, name_of(User.id, actor)),
-        "admins": (User.id, User.name),
-        "imports": (Import.id, _import_name()),
-    }
-    parts = [
-        select(literal(menu), null(), names[menu][1]).where(names[menu][0] == value)
-        for menu, value in (ids or {}).items()
-    ]
-    for menu in found.values:
-        value, label = MENUS[menu](actor).limit(MAX_VALUES).subquery().c
-        parts.append(select(literal(menu), value, label))
-    for menu, value, label in db.session.execute(union_all(*parts)) if parts else ():
+    asked = {f"{menu}_id": row_id for menu, row_id in (ids or {}).items()}
+    query = find_menus(tuple(found.values), tuple(ids or ())) if wanted or ids else None
+    for menu, value, label in query(actor, **asked) if query else ():
         if value is None:
             found.names[menu] = label
         else:
             found.values[menu].append((value, label))
     return found
+
+
+@keep_queries
+def find_menus(wanted: tuple[str, ...], named: tuple[str, ...]) -> Any:
+    names: dict[str, tuple[Any, Any]] = {
+        "people": (User.id, name_of(User.id, ASKING)),
+        "admins": (User.id, User.name),
+        "imports": (Import.id, _import_name()),
+    }
+    parts = [
+        select(literal(menu), null(), names[menu][1]).where(names[menu][0] == queries.value(f"{menu}_id", Uuid))
+        for menu in named
+    ]
+    for menu in wanted:
+        value, label = MENUS[menu](ASKING).limit(MAX_VALUES).subquery().c
+        parts.append(select(literal(menu), value, label))
+    return union_all(*parts)
