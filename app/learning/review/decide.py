@@ -7,7 +7,7 @@ from datetime import date
 from functools import cached_property
 from uuid import UUID
 
-from app.learning.hygiene.checks import Named, Row, World, check_alone
+from app.learning.hygiene.checks import Named, Row, World, check_alone, overlap
 from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.learning.review.background import Background, read_background
 from app.learning.review.claims import claims_of, find_disputed, shared_values, source_of, values_in
@@ -142,7 +142,8 @@ def _propose(
 
 def _add(proposal: Proposal, members: Sequence[Signal], workspace: Workspace, made: Decisions) -> None:
     """Propose a rule once: another group that asks for the same adds its evidence. A flag's words come first."""
-    place = next((n for n, other in enumerate(made.proposals) if orders_same(proposal, other)), None)
+    same = (n for n, other in enumerate(made.proposals) if orders_same(proposal, other) or _repeats(proposal, other))
+    place = next(same, None)
     if place is None:
         made.proposals.append(proposal)
         return
@@ -156,6 +157,12 @@ def _add(proposal: Proposal, members: Sequence[Signal], workspace: Workspace, ma
         signal_ids=ids,
         reason=count_evidence([rows[id] for id in ids]),
     )
+
+
+def _repeats(proposal: Proposal, other: Proposal) -> bool:
+    """Whether two rules have the same words, and some agent would get both."""
+    rows = (Row(one.content, agent_id=one.agent_id, entity_type_id=one.entity_type_id) for one in (proposal, other))
+    return proposal.content == other.content and overlap(*rows)
 
 
 def _scope(pattern: Pattern) -> tuple[UUID | None, UUID | None]:
