@@ -142,7 +142,7 @@ def test_thumbs_answer_at_once_and_go_back_when_nothing_was_stored(
     held.pop().abort()
     expect(up).to_have_attribute("aria-pressed", "true")
     expect(down).to_have_attribute("aria-pressed", "false")
-    expect(page.get_by_text("Can’t reach the server.")).to_be_visible()
+    expect(page.locator("[data-toast]", has_text="Can’t reach the server.")).to_be_visible()
 
     page.unroute("**/thumb")
     page.route("**/thumb", lambda route: route.fulfill(status=503, headers={"HX-Reswap": "none"}, body=""))

@@ -79,7 +79,7 @@ def test_searching_filtering_and_opening_a_row(app: Flask, workspace: Workspace,
     page.wait_for_timeout(1000)  # Longer than the pause after which typing asks again.
     assert len(asked) == 1, "the same words are asked for once"
     page.get_by_text("Filter", exact=True).click()
-    page.get_by_label("Status").select_option("failed")
+    page.get_by_role("combobox", name="Status").select_option("failed")
     page.get_by_role("button", name="Apply filters").click()
     expect(page.get_by_text("No matches")).to_be_visible()
     page.get_by_role("link", name="Clear filters").click()
