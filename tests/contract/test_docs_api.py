@@ -50,7 +50,7 @@ def test_every_example_runs(app: Flask, address: str, workspace: Workspace, api:
     assert "upshot_sessions_running" in ran.stdout
     assert "\n304\n" in ran.stdout.replace("}304", "}\n304")
     assert '"content":"Use LTM EBITDA, never the last fiscal year."' in ran.stdout
-    (verdict, reason) = re.findall(r'The comparison answers `("verdict":"\w+")` with the reason `(.+?)`', TEXT)[0]
+    (verdict, reason) = re.findall(r'The comparison returns `("verdict":"\w+")` with the reason `(.+?)`', TEXT)[0]
     (compared,) = [line for line in ran.stdout.split("}{") if '"overall_accuracy"' in line and reason in line]
     assert verdict in compared
     assert ran.stdout.count('"status":"cancelled"') == 2
