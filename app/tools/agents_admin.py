@@ -53,7 +53,7 @@ class OneDraft(Arguments):
 
 @tool(GROUP, scope="admin")
 def list_agents(arguments: NoArguments, scope: ToolScope) -> Outcome:
-    """List the workspace's agents with their ids."""
+    """List the workspace's agents, or assistants, with their ids."""
     return answer(items=[_describe(row) for row in versions.list_agents(actor=scope.actor)])
 
 
@@ -64,7 +64,7 @@ def _describe(row: Agent) -> dict[str, Any]:
 
 @tool(GROUP, scope="admin")
 def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
-    """Get one agent with its instructions, skills, model and tool groups."""
+    """Get one agent with what it does: its instructions, skills, model and tool groups."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
     config = _load_config(agent, scope)
     return answer(**_describe(agent), config={name: config[name] for name in READABLE_KEYS if name in config})

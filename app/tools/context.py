@@ -64,7 +64,10 @@ class DeactivateSharedContext(Arguments):
 
 class ListSharedContext(Arguments):
     type: Literal["correction", "lesson", "routing", "insight", "guideline"] | None = None
-    state: Literal["proposed", "active", "inactive", "superseded", "deleted"] | None = None
+    state: Literal["proposed", "active", "inactive", "superseded", "deleted"] | None = Field(
+        None,
+        description="proposed: waiting for approval; active: in use; inactive: switched off; superseded: replaced.",
+    )
     agent: Slug | None = Field(None, description="Slug of an agent: only what is for that agent alone.")
     entity_type: Slug | None = Field(None, description="Slug of a kind of record: only what is for that kind alone.")
     query: Annotated[str, Field(max_length=200)] | None = Field(None, description="Words that it should have.")
@@ -80,8 +83,8 @@ class SaveMemory(Arguments):
 
 @tool(GROUP, scope="context")
 def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
-    """Get the workspace knowledge that belongs into a prompt: corrections, lessons, routing, insights and guidelines
-    that are active, the best of each. Put `prompt` into your instructions as it is."""
+    """Get the workspace knowledge that belongs into a prompt: what is active, the best of each type. Put `prompt` into
+    your instructions as it is."""
     agent_id, type_id = _find_scope(arguments, scope)
     found = knowledge_prompt.load_shared_context_prompt(
         scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id
@@ -104,7 +107,8 @@ def _find_scope(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, U
 
 @tool(GROUP, scope="admin")
 def list_shared_context(arguments: ListSharedContext, scope: ToolScope) -> Outcome:
-    """List the workspace's knowledge rows with their ids, states and scope, last changed first."""
+    """List the workspace's knowledge: the rules, corrections, lessons, routing, insights and guidelines that agents
+    know, those in use and those that wait for approval, with their ids, states and scope, last changed first."""
     given = arguments.model_dump(include={"type", "state", "agent", "entity_type"})
     filters = KnowledgeFilters(**given, q=arguments.query or None)
     found = knowledge_lists.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
@@ -117,22 +121,22 @@ def _item(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
 
 @tool(GROUP, writes=True, scope="knowledge")
 def add_correction(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
-    """Propose a correction: something that agents get wrong and what is right instead. A person approves it before it
-    reaches any prompt."""
+    """Propose a correction, also called a fix: something that agents get wrong and what is right instead. A person
+    approves it before it reaches any prompt."""
     return _propose("correction", arguments, scope)
 
 
 @tool(GROUP, writes=True, scope="knowledge")
 def add_lesson(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
-    """Propose a lesson: a way of working that turned out well or badly. A person approves it before it reaches any
-    prompt."""
+    """Propose a lesson or a habit: a way of working that turned out well or badly. A person approves it before it
+    reaches any prompt."""
     return _propose("lesson", arguments, scope)
 
 
 @tool(GROUP, writes=True, scope="knowledge")
 def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
-    """Propose an insight: a lasting fact or pattern about the work that is neither a correction nor a lesson. A person
-    approves it before it reaches any prompt."""
+    """Propose an insight or background fact: a lasting pattern about the work that is neither a correction nor a
+    lesson. A person approves it before it reaches any prompt."""
     return _propose("insight", arguments, scope)
 
 

@@ -55,14 +55,15 @@ class SubmitResponse(Arguments):
 
 @tool(READ, scope=None)
 def list_entity_types(arguments: NoArguments, scope: ToolScope) -> Outcome:
-    """List the kinds of records in this workspace, with the fields that each has."""
+    """List the kinds or types of records in this workspace (what can be stored or imported), with the fields that each
+    has and how many records there are."""
     found = entity_store.list_types(actor=scope.actor)
     return answer(items=[{**pick(row, "id", "name", "slug", "fields"), "records": row.entities} for row in found])
 
 
 @tool(READ, scope=None)
 def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
-    """Find records by words of their name. Gives their ids, names and fields."""
+    """Find or look up records by words of their name. Gives their ids, names and fields."""
     _check_type(arguments.entity_type, scope)
     found = entity_store.search_entities(
         arguments.query, actor=scope.actor, entity_type=arguments.entity_type, limit=arguments.limit
@@ -72,7 +73,8 @@ def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
 
 @tool(READ, scope=None)
 def list_entities(arguments: ListEntities, scope: ToolScope) -> Outcome:
-    """List records, last changed first. Gives their ids, names and fields."""
+    """List all records, or all of one kind, last changed first, as an overview of the whole pipeline or address book.
+    Gives their ids, names and fields."""
     _check_type(arguments.entity_type, scope)
     filters, page = EntityFilters(entity_type=arguments.entity_type), Page(arguments.limit, arguments.cursor)
     found = entity_store.list_entities(filters, page, actor=scope.actor)
@@ -106,7 +108,7 @@ def _load_entity(entity_id: UUID, scope: ToolScope) -> dict[str, Any]:
 
 @tool(READ, scope=None)
 def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
-    """List what was submitted about a record and whether it was accepted or rejected, newest first."""
+    """List the responses about a record: what was submitted and whether it was accepted or rejected, newest first."""
     found = entity_store.get_entity(arguments.entity_id, actor=scope.actor).responses
     if scope.session_id is not None and not session_store.is_personal(scope.session_id, actor=scope.actor):
         # Every member can read this session, so responses from private conversations are left out.
@@ -117,14 +119,14 @@ def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
 
 @tool(READ, scope=None)
 def list_criteria_sets(arguments: NoArguments, scope: ToolScope) -> Outcome:
-    """List what responses are judged by: each criteria set with its dimensions."""
+    """List what responses are judged by: each criteria set, or checklist, with its dimensions."""
     found = criteria_store.list_criteria_sets(actor=scope.actor)
     return answer(items=[pick(row, "id", "name", "slug", "dimensions") for row in found])
 
 
 @tool(WRITE, writes=True, scope="ingest")
 def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
-    """Create a record of one of the workspace's kinds."""
+    """Create a new record of a kind that the workspace has."""
     kind = arguments.entity_type
     entity = entity_store.create_entity(
         entity_type=kind, name=arguments.name, fields=arguments.fields, actor=scope.actor
@@ -135,7 +137,7 @@ def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
 
 @tool(WRITE, writes=True, scope="ingest")
 def update_entity(arguments: UpdateEntity, scope: ToolScope) -> Outcome:
-    """Change fields of a record. The other fields stay as they are."""
+    """Change or move a record: give some of its fields new values. The other fields stay as they are."""
     changed = entity_store.update_entity(arguments.entity_id, arguments.changes, actor=scope.actor)
     found = _load_entity(arguments.entity_id, scope)
     payload = {"entity_id": arguments.entity_id, "entity_type": found["entityType"], "changes": changed}

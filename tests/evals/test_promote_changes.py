@@ -83,7 +83,7 @@ WON = {"stage": "won"}
         ([("update", "", WON)], "change-0-record", "Pick a record."),
         ([("update", "Nobody", WON)], "change-0-record", "There is no record called “Nobody”."),
         ([("update", "Twin", WON)], "change-0-record", "Several records are called “Twin”"),
-        ([("update", "Kestrel", {"stge": "won"})], "change-0-value-0", "A deal has stage, valuation."),
+        ([("update", "Kestrel", {"stge": "won"})], "change-0-value-0", "A deal has no stge; it has stage, valuation."),
         ([("update", "Kestrel", {"stage": "won", "valuation": "high"})], "change-0-value-1", "Enter a number."),
         ([("update", "Kestrel", {"": "won"})], "change-0-value-0", "Name the field."),
         ([("create", "", {"name": "Mars"})], "change-0-of", "Pick a kind of record."),

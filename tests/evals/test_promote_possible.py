@@ -98,7 +98,10 @@ def test_the_api_says_what_to_change_at_each_place(bench: Bench, api: Callable[.
             {"expected.calls.0": "Did you mean listEntities?", "expected.no_calls": "Did you mean saveMemory?"},
         ),
         ({"effects": [update(kestrel, valuation="high")]}, {"expected.effects.0": "valuation: Enter a number."}),
-        ({"effects": [update(kestrel, stge="won")]}, {"expected.effects.0": "stge: A deal has stage, valuation."}),
+        (
+            {"effects": [update(kestrel, stge="won")]},
+            {"expected.effects.0": "stge: A deal has no stge; it has stage, valuation."},
+        ),
         ({"effects": [update("d-1", stage="won")]}, {"expected.effects.0": "There is no record with the id d-1."}),
         (
             {"effects": [{"kind": "created", "type": "planet", "fields": {}}]},

@@ -8,10 +8,22 @@ from datetime import date, datetime
 from typing import Any
 
 from app.agents.offline.conversation import OfflineTool, is_id, iter_texts, record_name, records_in
+from app.agents.offline.wording import Field, make_field, split_title, with_title
 from app.formats.ids import UUID_PATTERN
 from app.formats.json_schema import fits_schema
 from app.learning.rules import TRAILING, Rules, normalise_name
-from app.text.words import QUOTED, STOP, WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
+from app.text.words import (
+    QUOTED,
+    STOP,
+    WORD,
+    drop_stop_words,
+    quotations,
+    split_name,
+    stem,
+    stems,
+    without_quotations,
+    words,
+)
 
 Schema = dict[str, Any]
 NOTHING = object()
@@ -25,14 +37,18 @@ FORMATS = {
     "date-time": re.compile(r"(?<![\w-])\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"),
     "uri": re.compile(r"https?://[^\s<>\"“”]+[^\s<>\"“”.,;:!?)\]]"),
 }
-NUMBER = re.compile(r"(?<![\w.,-])[-+]?[$€£]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)%?(?![\w-]|[.,]\d)")
+# The letters after a number multiply it, unless the title of the field has the same unit: "Price, m".
+NUMBER = re.compile(
+    r"(?<![\w.,-])[-+]?[$€£]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?:%|(k|m|mn|bn|x)\b)?(?![\w-]|[.,]\d)"
+)
+FACTORS = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9}
 MAX_DIGITS = 30
 PARSERS = {"date": date.fromisoformat, "date-time": datetime.fromisoformat}
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 # After the name of an argument, its value follows one of these.
 SIGNS = (r"\s?=\s?(?!=)", r"\s?:(?!//)\s?", r"\s+is\s+", r"(?:\s+(?:of|for)\s+[^,;:=]{1,80}?)?\s+to\s+")
 _ENDS = re.compile(
-    r",(?!\d{3}(?!\d))|[;\n]|[.!?](?=\s|$)|\s(?:and|for|where|when|with|because|but|then)\s|\s\w+\s*[=:]\s*\S",
+    r",(?!\d{3}(?!\d))|[;\n]|[.!?](?=\s|$)|\s(?:and|for|where|when|with|because|but|then)\s|\s(?:please|pls|too|again)\b|\s\w+\s*[=:]\s*\S",
     re.IGNORECASE,
 )
 # A pattern with nested repetition can take exponential time.
@@ -43,6 +59,9 @@ TITLE_NAMES = frozenset(("name", "title"))
 OBJECT_NAMES = frozenset(("fields", "changes", "values"))
 MAX_WORDS_AWAY = 3
 # What follows this is a value.
+# Verbs with which people ask to see something.
+ASKING = frozenset(map(stem, ("show", "find", "list", "look", "search", "open", "pull", "check")))
+BEFORE_VALUES = frozenset(("to", "as", "at", "in"))
 SET_TO = re.compile(r"(?:\bto|\bis|[=:])\s*$", re.IGNORECASE)
 
 
@@ -94,7 +113,8 @@ class Filling:
         return next(allowed, NOTHING)
 
     def _candidates(self, name: str) -> Iterator[Any]:
-        step, whole = self.step, self.tool.arguments.get(name) or {}
+        step, given = self.step, self.tool.arguments.get(name)
+        whole: Schema = given if isinstance(given, dict) else {}
         schema = choices(whole, self.tool.schema)[0]
         yield from self._convert([*self.rules.values(name), *values_after(name, step)], whole)
         yield from self._from_enum(whole)
@@ -104,7 +124,7 @@ class Filling:
             yield from self._from_numbers(name, schema)
         if normalise_name(name) in TEXT_NAMES:
             names = self._record_names() if self.looking_up else []
-            yield from self._convert([*names, *quotations(step)[:1], drop_stop_words(step)], schema)
+            yield from self._convert([*names, *quotations(step)[:1], self._words_to_find(name)], schema)
         if TITLE_NAMES.intersection(split_name(name)[-1:]):
             yield from self._convert([*quotations(step)[:1], *capitalised_runs(step)], schema)
         if name.lower() in OBJECT_NAMES and type_of(schema) == "object":
@@ -117,14 +137,32 @@ class Filling:
 
     def _from_enum(self, whole: Schema) -> list[Any]:
         """Members of an enumeration in the step: first those after "to", then in the order of the step."""
-        words = stems(self.step)
+        said = stems(self.step)
         found = []
-        for value in [value for choice in choices(whole, self.tool.schema) for value in enum_of(choice)]:
-            parts = stems(str(value))
-            places = [at for at in range(len(words)) if parts and words[at : at + len(parts)] == parts]
-            if places:
-                found.append((not any(at and words[at - 1] == "to" for at in places), places[0], value))
-        return [value for *_, value in sorted(found, key=lambda one: one[:2])]
+        values = [value for choice in choices(whole, self.tool.schema) for value in enum_of(choice)]
+        for value in values:
+            if places := _places_of(value, said):
+                found.append((not any(at and said[at - 1] == "to" for at in places), places[0], value))
+        named = [value for *_, value in sorted(found, key=lambda one: one[:2])]
+        return [*named, *self._from_description(whole, values)]
+
+    def _from_description(self, whole: Schema, values: Sequence[Any]) -> list[Any]:
+        """Members of an enumeration that a description explains as `member: other words;`, if all these words are in
+        the step."""
+        about, said = str(whole.get("description", "")), set(words(self.step))
+        clauses = [clause.partition(":") for clause in about.split(";")]
+        meant = {name.strip(): set(words(rest)) for name, _, rest in clauses}
+        return [value for value in values if (wanted := meant.get(str(value))) and wanted <= said]
+
+    def _words_to_find(self, name: str) -> str:
+        """The words of the step. An optional argument gets none of those that only say which tool is meant."""
+        kept = drop_stop_words(self.step)
+        if name in self.tool.required:
+            return kept
+        known = self.tool.known_words | {
+            stem(part) for schema in self.tool.arguments.values() for part in _explained(schema)
+        }
+        return " ".join(part for part in kept.split() if not (known | ASKING).issuperset(words(part)))
 
     def _from_format(self, name: str, schema: Schema) -> Iterator[Any]:
         """Values of the format that no other argument of this call has: in the step, then in what came before."""
@@ -164,7 +202,9 @@ class Filling:
     def _record_names(self) -> list[str]:
         """Possible record names in the step: quoted text, unless it is a value to set, then capitalised words."""
         quoted = [text for text in quotations(self.step) if not SET_TO.search(self.step[: self.step.find(text) - 1])]
-        return [*quoted[:1], *capitalised_runs(without_quotations(self.step))]
+        plain = without_quotations(self.step)
+        runs = capitalised_runs(plain)
+        return [*quoted[:1], *sorted(runs, key=lambda run: _is_value(run, plain))]
 
     def _names_unknown_record(self) -> bool:
         """Whether a writing step names a record that no result so far contains. Without this, "set the stage of Tessera
@@ -188,12 +228,78 @@ class Filling:
             yield from (value for _, value in free)
 
     def _from_fields(self, schema: Schema) -> Any:
-        """Each `X to Y` or `X = Y` whose X is a property of the schema."""
-        found = {}
+        """The properties of an object that the step gives a value, by the name or title of each."""
+        found: dict[str, Any] = {}
         properties = schema.get("properties")
         for name, inner in properties.items() if isinstance(properties, dict) else ():
-            found[name] = self._first_allowed(name, self._convert(values_after(name, self.step), inner))
+            taken = [*self.done.values(), *found.values()]
+            values = (value for value in self._field_values(name, inner) if value not in taken)
+            found[name] = self._first_allowed(name, values)
         return {name: value for name, value in found.items() if value is not NOTHING} or NOTHING
+
+    def _field_values(self, name: str, inner: Any) -> Iterator[Any]:
+        """`X to Y` and its like; then a member of an enumeration, a date or address, a number beside the field."""
+        step, whole = self.step, with_title(inner) if isinstance(inner, dict) else {}
+        known = make_field(name, whole)
+        names = list(dict.fromkeys((name, known.label)))
+        yield from self._convert((value for one in names for value in values_after(one, step)), inner)
+        schema = choices(inner, self.tool.schema)[0]
+        kind, wanted = type_of(schema), format_of(schema)
+        if allowed := enum_of(schema):
+            yield from (value for value in allowed if _stands_beside(value, known, step))
+        elif kind in ("integer", "number"):
+            yield from self._convert(_numbers_beside(known, step), inner)
+        elif wanted and known.is_mentioned(words(step)):
+            yield from self._convert(find_format(wanted, step), inner)
+        elif kind == "string":
+            yield from self._convert((text for one in names for text in _words_after(one, step)), inner)
+
+
+def _places_of(value: Any, said: Sequence[str]) -> list[int]:
+    parts = stems(str(value))
+    return [at for at in range(len(said)) if parts and list(said[at : at + len(parts)]) == parts]
+
+
+def _explained(schema: Any) -> list[str]:
+    """The words with which the description of an enumeration explains its members."""
+    if not isinstance(schema, dict) or not enum_of(schema):
+        return []
+    return split_name(f"{schema.get('description', '')} {' '.join(map(str, enum_of(schema)))}")
+
+
+def _stands_beside(value: Any, known: Field, step: str) -> bool:
+    """Whether a member of an enumeration is said as a value: after "to", "as", "at", "in" or beside the field."""
+    said, own = stems(step), {word for way in known.spoken for word in way}
+    size = len(stems(str(value)))
+    around = [(said[at - 1 : at] or [""], said[at + size : at + size + 1] or [""]) for at in _places_of(value, said)]
+    return any(before[0] in BEFORE_VALUES or {before[0], after[0]} & own for before, after in around)
+
+
+def _numbers_beside(known: Field, step: str) -> Iterator[str]:
+    """The numbers of which the name of the field is at most three words away, the nearest first. In a list of several
+    fields the one that follows the name is meant, unless the number stands right before it."""
+    own = {word for way in known.spoken for word in way}
+    spots = [token for token in WORD.finditer(step) if stem(token[0].lower()) in own]
+    found = []
+    for at, text in find_numbers(step):
+        for spot in spots:
+            between = step[spot.end() : at] if at > spot.start() else step[at + len(text) : spot.start()]
+            distance = len(WORD.findall(between))
+            if distance <= MAX_WORDS_AWAY and not re.search(r"[,;]\s|\d", between):
+                found.append((distance, at, text))
+    yield from (text for *_, text in sorted(found))
+
+
+def _words_after(name: str, step: str) -> Iterator[str]:
+    """`role CFO`: a text that follows the name of a field at once, if it opens with a capital or a quotation."""
+    spelled = _spell_pattern(name)
+    for found in re.finditer(spelled + r"\s+(?=[^\W\d_a-z]|[\"“])", step):
+        yield from _values_in(step[found.end() :], one_word=False)
+
+
+def _is_value(run: str, step: str) -> tuple[bool, bool]:
+    """Whether capitalised words are a value to set, or an abbreviation, rather than the name of a record."""
+    return SET_TO.search(step[: step.find(run)]) is not None, run.isupper()
 
 
 def _words_between(text: str, one: int, other: int) -> int:
@@ -204,10 +310,14 @@ def _words_between(text: str, one: int, other: int) -> int:
 def values_after(name: str, text: str) -> Iterator[str]:
     """The values that a text gives a name, in the order of `name=…`, `name: …`, `name is …`, `name to …`. An unquoted
     phrase comes whole first, then shorter and shorter, so that the schema can take the first valid one."""
-    spelled = r"(?<![\w-])" + r"[\s_-]*".join(map(re.escape, split_name(name))) + r"(?!\w)"
+    spelled = _spell_pattern(name)
     for sign in SIGNS:
         for found in re.finditer(spelled + sign, text, re.IGNORECASE):
             yield from _values_in(text[found.end() :], one_word=sign == SIGNS[0])
+
+
+def _spell_pattern(name: str) -> str:
+    return r"(?<![\w-])" + r"[\s_-]*".join(map(re.escape, split_name(name))) + r"(?!\w)"
 
 
 def _values_in(rest: str, *, one_word: bool) -> Iterator[str]:
@@ -324,7 +434,7 @@ def _read_as(text: str, schema: Schema, root: Schema) -> Any:
         return next(exact, next(alike, NOTHING))
     kind = type_of(schema)
     if kind in ("integer", "number"):
-        return _read_number(text)
+        return _read_number(text, split_title(str(schema.get("title", "")))[1])
     if kind == "boolean":
         return BOOLEANS.get(text.lower(), NOTHING)
     if kind == "array":
@@ -333,9 +443,11 @@ def _read_as(text: str, schema: Schema, root: Schema) -> Any:
     return text if kind == "string" else NOTHING
 
 
-def _read_number(text: str) -> Any:
+def _read_number(text: str, unit: str) -> Any:
     found = NUMBER.fullmatch(text)
     if not found or len(found[1]) > MAX_DIGITS:
         return NOTHING
     value = float(found[1].replace(",", "")) * (-1 if text.startswith("-") else 1)
+    if found[2] and found[2][0] != unit[:1]:
+        value = round(value * FACTORS.get(found[2], 1), 6)
     return int(value) if value.is_integer() else value

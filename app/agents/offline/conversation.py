@@ -46,8 +46,8 @@ class OfflineTool:
         return sorted(names, key=[*self.arguments, *names].index)
 
     @property
-    def label(self) -> str:
-        return " ".join(split_name(self.name)) or self.name
+    def verb(self) -> str:
+        return next(iter(split_name(self.name)), self.name)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ is the next move.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from app.agents.offline import answers
-from app.agents.offline.arguments import Filling, find_named_record, is_valid
+from app.agents.offline.arguments import Filling, capitalised_runs, find_named_record, is_valid
 from app.agents.offline.conversation import Call, Conversation, OfflineTool, is_id, record_name, records_in
+from app.agents.offline.wording import Field, read_fields
 from app.learning.prompt import ParsedRow, parse_prompt
 from app.learning.rules import Rules, read_rules
 from app.text.values import from_json
@@ -28,6 +30,7 @@ WRITE_VERBS = {
 }
 CLASS_OF = {stem(verb): kind for kind, verbs in WRITE_VERBS.items() for verb in verbs}
 ANY_OBJECT = frozenset(map(stem, ("entity", "record", "item", "row")))
+COURTESY = frozenset(words("good morning afternoon evening hi thanks cheers great perfect sorry"))
 MAX_STEPS = 4
 MAX_CALLS = 6
 MAX_MESSAGE = 20_000
@@ -70,38 +73,58 @@ def next_move(conversation: Conversation, tools: Sequence[OfflineTool]) -> Move:
 
 @dataclass
 class _Turn:
-    """The state of a turn while it is played: lines of the answer, rules of each step, and calls made."""
+    """The state of a turn while it is played: lines of the answer, rules of each step, and calls made. `fillers` are
+    lines that say only that nothing came of a step; they are left out beside better ones."""
 
     conversation: Conversation
     tools: Sequence[OfflineTool]
     rules: Rules
     rows: Sequence[ParsedRow]
     lines: list[str] = field(default_factory=list)
+    fillers: list[str] = field(default_factory=list)
     step_rules: list[Rules] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
     def play(self) -> None:
-        for step in steps(self.conversation.current.text[:MAX_MESSAGE])[:MAX_STEPS] or [""]:
+        for step in self._steps():
             rules = self.rules.for_step(words(step))
             self.step_rules.append(rules)
             try:
                 self.lines.append(self._do(step, rules))
             except _Stop as stop:
                 self.lines += stop.args
-                return
+                break
+        self.lines = [line for line in self.lines if line not in self.fillers] or self.fillers[:1]
+
+    def _steps(self) -> list[str]:
+        """The steps of the message, without a greeting or thanks beside them."""
+        asked = steps(self.conversation.current.text[:MAX_MESSAGE])
+        return [step for step in asked if not COURTESY.issuperset(words(step))][:MAX_STEPS] or asked[:1] or [""]
 
     def _do(self, step: str, rules: Rules) -> str:
         """Do one step and return its line of the answer."""
         tool = choose_tool(words(step), self.tools, rules)
         if tool is None:
-            return answers.describe_unmatched(step, self.rows, self.tools)
+            return answers.quote_knowledge(step, self.rows) or self._fill_in(answers.describe_tools(self.tools))
         filled = Filling(tool, rules, step, self._past()).fill()
         if filled.missing:
             filled = self._look_up(tool, step, rules, filled)
+        asked = answers.Step(step, self.fields)
         if filled.missing:
-            raise _Stop(answers.ask_for(filled.missing[0]))
+            raise _Stop(answers.ask_for(filled.missing[0], answers.find_choices(filled.missing[0], self.calls, asked)))
         call = self._call(tool, filled.arguments)
-        return answers.describe_write(tool, call, self._names()) if tool.writes else answers.describe_read(tool, call)
+        if tool.writes:
+            return answers.describe_write(tool, call, self._names(), asked)
+        line = answers.describe_read(tool, call, asked)
+        return self._fill_in(line) if answers.found_nothing(call) and not capitalised_runs(step) else line
+
+    def _fill_in(self, line: str) -> str:
+        self.fillers.append(line)
+        return line
+
+    @cached_property
+    def fields(self) -> dict[str, Field]:
+        return read_fields(self.tools)
 
     def _call(self, tool: OfflineTool, arguments: dict[str, Any]) -> Call:
         """Return the call with its result, taken from the conversation, or ask for it."""

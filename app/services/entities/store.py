@@ -271,7 +271,7 @@ def check_fields(fields: Mapping[str, Any], kind: EntityType) -> None:
     """Each is a field of that kind of record, with a value that fits; Invalid otherwise."""
     for name in fields:
         if name not in kind.fields:
-            raise Invalid.of({f"fields.{name}": f"A {kind.slug} has {', '.join(kind.fields)}."})
+            raise Invalid.of({f"fields.{name}": f"A {kind.slug} has no {name}; it has {', '.join(kind.fields)}."})
         _check_value(name, fields[name], kind.fields[name])
 
 
