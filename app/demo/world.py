@@ -32,7 +32,7 @@ MARK = re.compile(r"(?<=workspace-knowledge )[0-9a-f]{32}(?=>>>)")
 # A conversation is {talk, status, error, events}, with its second attempt after a rejection as `again`. A run is
 # {run, cases}: for each conversation the status, events and verdict of its replay.
 Recorded = dict[str, Any]
-ENTITY_TYPES = ("contact", "company", "deal", "ltm", "fiscal-year")
+ENTITY_TYPES = ("fiscal-year", "ltm", "contact", "company", "deal")
 # Working days before now, older than every conversation.
 TYPES_CREATED, CRITERIA_CREATED, RECORDS_CREATED = "44d 09:00", "44d 11:00", "43d 08:00"
 DATE = re.compile(r"\{iso (-?\d+)\}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from app.actor import Actor
+from app.agents.offline.wording import spell_name
 from app.cli import command
 from app.db import act_as, db, transaction
 from app.db.paging import Page
@@ -59,7 +61,8 @@ from app.services.feedback import lists as feedback_lists
 from app.services.feedback.lists import FeedbackFilters
 from app.services.knowledge import hygiene
 from app.services.workspaces import store as workspace_store
-from app.text.words import lines_and_sentences
+from app.text.words import IDENTIFIER, QUOTED, lines_and_sentences
+from app.tools import TOOLS
 
 # One worker, so that the demo is made once.
 pytestmark = pytest.mark.xdist_group("demo")
@@ -237,7 +240,7 @@ def test_records_agree_with_what_was_done_to_them(demo: Any) -> None:
     assert fields["Halden Logistics"]["valuation"] == 14.5
     assert fields["Halden Health"]["valuation"] == 9.1
     assert fields["Sofie Brandt"] | {"role": "COO", "city": "Stockholm"} == fields["Sofie Brandt"]
-    assert fields["Project Heron"]["lead"] == "Sam Okafor"
+    assert fields["Heron"]["lead"] == "Sam Okafor"
     changed = db.session.execute(
         select(SessionEvent.payload)
         .join(AgentSession, AgentSession.id == SessionEvent.session_id)
@@ -259,7 +262,7 @@ def test_records_agree_with_what_was_done_to_them(demo: Any) -> None:
 def test_figures_that_people_name_stand_in_the_records() -> None:
     """Multiples and EBITDA are the accounts' own; whoever is named is a person, a company or a deal of the demo."""
     data = load_data("entities")
-    deals = {deal["name"].removeprefix("Project "): deal for deal in data["deal"]}
+    deals = {deal["name"]: deal for deal in data["deal"]}
     for kind, name in (("ltm", "trailing"), ("fiscal-year", "annual")):
         for row in data[kind]:
             deal = deals[row["name"].removesuffix(f" {name} accounts")]
@@ -309,6 +312,64 @@ def test_people_and_agents_do_not_repeat_themselves(demo: Any) -> None:
     assert [text for text, times in comments.items() if times > 1] == []
     leftovers = [text for text in [*counted, *comments] if "{" in text or "ref:" in text]
     assert leftovers == []
+
+
+def test_people_write_as_people_do() -> None:
+    """No message of a person holds a name that programs use, or gives a field its value as a form would."""
+    names = program_names()
+    as_form = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*(?:=|:\s|\s(?:is|are)\s)", re.IGNORECASE)
+    prompts = [prompt for talk in load_talks() for prompt in talk.prompts]
+    asked = [text for kind, text in recorded_texts() if kind == "user.message"]
+    assert set(prompts) <= set(asked), "what was recorded is what people ask today"
+    for text in asked:
+        plain = quoted_out(text)
+        assert not IDENTIFIER.search(plain), text
+        assert not as_form.search(plain.partition(" again, because ")[2] or plain), text
+    for bad in ("listSharedContext: type=routing", "state is proposed", "Set entityId", "valuation: 12"):
+        assert IDENTIFIER.search(bad) or as_form.search(bad), bad
+
+
+def test_agents_answer_in_sentences() -> None:
+    """An answer holds no program names and no pairs of key and value, and ends as a sentence does. Rules are quoted as
+    they are, with the arguments that some of them name."""
+    rules = [text for entry in load_data("knowledge") for text in texts_of(entry)]
+    dump = re.compile(r"\w=|\w = |[{}\[\]]|\w: [^,;:.]+[,;] \w+: |\(\w+: ")
+    for kind, text in recorded_texts():
+        if kind != "agent.message":
+            continue
+        for rule in sorted(rules, key=len, reverse=True):
+            text = text.replace(rule, "…").replace(rule.rstrip("."), "…")
+        plain = quoted_out(text)
+        assert not IDENTIFIER.search(plain), text
+        assert not dump.search(plain), text
+        assert all(line.rstrip("”")[-1] in ".?…" for line in text.splitlines()), text
+    for bad in ("Halden (stage: won)", "Done: update deal: stage = won", "a: b, c: d"):
+        assert dump.search(bad), bad
+
+
+def program_names() -> set[str]:
+    """The names of arguments and of fields, as programs and as people spell them."""
+    found = {name for tool in TOOLS for name in tool.parameters["properties"]}
+    for kind in load_data("entities")["types"]:
+        found |= set(kind["fields"])
+    return found | {spell_name(name) for name in found}
+
+
+def recorded_texts() -> list[tuple[str, str]]:
+    talks = [one for row in read_talks().values() for one in (row, row.get("again")) if one]
+    events = [event for one in talks for event in one["events"]]
+    events += [event for run in read_runs().values() for _, case, _ in run["cases"].values() for event in case]
+    return [(kind, payload["text"]) for kind, payload in events if kind in ("user.message", "agent.message")]
+
+
+def texts_of(entry: dict[str, Any]) -> list[str]:
+    edits = [change["edit"]["content"] for change in entry.get("then", ()) if "edit" in change]
+    return [entry["content"], *edits]
+
+
+def quoted_out(text: str) -> str:
+    """The text without quotations, dates and addresses."""
+    return re.sub(r"\{iso -?\d+\}|\S+@\S+", "", QUOTED.sub("“…”", text))
 
 
 def test_conversations_and_replays_go_again_as_they_were_recorded(demo_app: Flask) -> None:
