@@ -37,7 +37,7 @@ def test_an_outage_is_one_line_a_second(written: tuple[logging.Logger, io.String
     now[0] += 1
     logger.warning("nothing could be asked: %s", DOWN)
     first, second = target.getvalue().splitlines()
-    assert first.endswith("The database isn’t responding: server closed the connection")
+    assert first.endswith("The database is not answering: server closed the connection")
     assert second.endswith("server closed the connection (99 more like this)")
     assert "secret" not in target.getvalue()
 

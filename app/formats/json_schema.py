@@ -133,7 +133,7 @@ def _texts(given: Any) -> list[str]:
 
 def _expected_sentence(wrong: Any) -> str:
     if wrong.validator == "type":
-        return f"Give {TYPES[wrong.validator_value[0]][0]}."
+        return f"Enter {TYPES[wrong.validator_value[0]][0]}."
     if wrong.validator == "enum":
         return f"Use one of {', '.join(map(str, wrong.validator_value[:MAX_NAMES]))}."
     known = ", ".join(map(str, list(wrong.schema["properties"])[:MAX_NAMES]))

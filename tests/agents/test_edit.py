@@ -147,7 +147,7 @@ def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
         ({"skills": [{"name": "a", "text": "x\u202e"}]}, "skills.0.text", "U+202E"),
         ({"instructions": "Be kind.\U000e0041"}, "instructions", "U+E0041"),
         ({"http_tools": [{"name": "1x", "url": "https://a.example"}]}, "http_tools.0.name", "beginning with a letter"),
-        ({"http_tools": [{"name": "x", "url": ""}]}, "http_tools.0.url", "address"),
+        ({"http_tools": [{"name": "x", "url": ""}]}, "http_tools.0.url", "Enter a URL"),
         ({"http_tools": [{"name": "x", "url": "http://127.0.0.1/x"}]}, "http_tools.0.url", "UPSHOT_OUTBOUND_ALLOW"),
         ({"mcp_servers": [{"name": "x", "url": "http://localhost/mcp"}]}, "mcp_servers.0.url", "UPSHOT_OUTBOUND_ALLOW"),
         ({"kind": "endpoint", "endpoint_url": "http://169.254.169.254/"}, "endpoint_url", "UPSHOT_OUTBOUND_ALLOW"),
@@ -234,7 +234,7 @@ def test_an_archived_agent_rests_with_its_knowledge_and_comes_back(workspace: An
         db.session.expire_all()
         assert db.session.get_one(SharedContext, row).state == "inactive"
         assert audited(actor) == ["agent.created", "agent.archived", "agent.restored"]
-        with pytest.raises(Refused, match="at work"), transaction():
+        with pytest.raises(Refused, match="already active"), transaction():
             versions.restore_agent(agent_id, actor=actor)
 
 

@@ -116,7 +116,7 @@ def test_a_missing_key_says_what_to_set(outing: Outing) -> None:
         "The model openai:gpt-5 needs a key. Set OPENAI_API_KEY where Upshot runs and start it again."
     )
     outing.agent(slug="other", model="anthropic:claude-sonnet-4-5")
-    assert "set ANTHROPIC_API_KEY where Upshot runs" in outing.failed("Hello", agent="other")
+    assert "Set ANTHROPIC_API_KEY where Upshot runs" in outing.failed("Hello", agent="other")
     outing.agent(slug="third", model="no-such-model")
     assert "There is no model no-such-model" in outing.failed("Hello", agent="third")
 

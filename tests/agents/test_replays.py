@@ -255,7 +255,7 @@ def test_replays_are_refused_where_they_cannot_work(bench: Bench, app: Flask) ->
             bench.run(**asked)
     with bench.acting():
         elsewhere = versions.ensure_agent("elsewhere", actor=bench.admin).id
-    with pytest.raises(Refused, match="elsewhere"):
+    with pytest.raises(Refused, match="runs outside Upshot"):
         bench.run(golden_ids=[golden_id], agent_id=elsewhere)
     with pytest.raises(Exception, match="admin"), app.app_context(), acting_as(member), transaction():
         eval_runs.start_run(NewRun(golden_ids=[golden_id]), actor=member)

@@ -286,8 +286,8 @@ def test_bad_arguments_are_reported_to_the_model(app: Flask, workspace: Workspac
 
 def test_the_command_needs_a_key_that_is_valid(app_url: str, tmp_path: Path) -> None:
     for arguments, more, sentence in (
-        (["mcp"], {}, "There is no API key"),
-        (["mcp", "--key-file", str(tmp_path / "none")], {}, "cannot be read"),
+        (["mcp"], {}, "No API key"),
+        (["mcp", "--key-file", str(tmp_path / "none")], {}, "can't be read"),
         (["mcp"], {"UPSHOT_API_KEY": "up_nobody"}, "not valid"),
     ):
         done = upshot(*arguments, data=tmp_path / "data", UPSHOT_DATABASE_URL=app_url, **more)

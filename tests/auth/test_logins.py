@@ -195,7 +195,7 @@ def test_links_that_are_old_unknown_or_of_another_kind_do_nothing(workspace, per
     for token in (old, invitation, "", "nonsense", "é\udc80"):
         with pytest.raises(NotFound), acting_as(None), transaction():
             logins.use_link(token)
-    with pytest.raises(NotFound, match="Nobody"), acting_as(None), transaction():
+    with pytest.raises(NotFound, match="No one with the email"), acting_as(None), transaction():
         logins.make_link("nobody@nowhere.test")
 
 

@@ -173,7 +173,7 @@ def test_a_link_that_is_too_old_says_so(app, visitor, person):
     page = visitor.get(f"/sign-in/link/{token}")
 
     assert page.status_code == 404
-    assert "too old" in soup(page).main.text
+    assert "has expired" in soup(page).main.text
 
 
 def test_the_demo_is_entered_with_one_button_and_only_where_it_is_offered(app, visitor, workspace, monkeypatch):

@@ -99,7 +99,7 @@ def test_a_replay_that_was_cut_takes_no_goldens_place_unconfirmed(bench: Bench, 
     (replay,) = bench.replays(bench.run(set_name="default"))
     with bench.acting():
         db.session.get_one(AgentSession, replay.id).truncated = True
-    with pytest.raises(Refused, match="cut off"), bench.acting():
+    with pytest.raises(Refused, match="hit its length limit"), bench.acting():
         promotion.promote_replay(golden_id, replay.id, actor=bench.admin)
     client = sign_in(bench.admin)
     path = f"/diff/{golden_id}/{replay.id}"

@@ -37,7 +37,7 @@ KESTREL = changes(("update", "Kestrel", {"stage": "won"}))
         (calls(("search_entitys",)), "call-0-tool", "Did you mean searchEntities?"),
         (calls(("weather",)), "call-0-tool", "There is no tool “weather”."),
         (calls(("updateEntity", {"stage": "won"})), "call-0-tool", "updateEntity, stage: Not used here"),
-        (calls(("listEntities", {"limit": "many"})), "call-0-tool", "limit: Give a whole number."),
+        (calls(("listEntities", {"limit": "many"})), "call-0-tool", "limit: Enter a whole number."),
         (calls(("listEntities", {"limit": 1, "": 2})), "call-0-value-1", "Name the field."),
         (calls(("listEntities", {"entityType": "deel"})), "call-0-tool", "Did you mean deal?"),
         (
@@ -144,7 +144,7 @@ def test_unlisted_tools_are_taken_as_they_are_given(app: Flask, workspace: Works
     session_id = ran(app, admin, asked, called, done, metadata={"tools": listed})
     for expected, says in (
         ({"no_calls": ["send_mail"]}, "It has book_flight."),
-        ({"calls": [{"name": "book_flight", "arguments": {"seats": "three"}}]}, "seats: Give a whole number."),
+        ({"calls": [{"name": "book_flight", "arguments": {"seats": "three"}}]}, "seats: Enter a whole number."),
     ):
         with pytest.raises(Exception, match=says):
             promote(app, admin, session_id, expected=expected)

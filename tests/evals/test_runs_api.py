@@ -187,7 +187,7 @@ def test_a_deployment_replays_what_its_agent_recorded_and_says_what_it_left_out(
     assert admin.post(hook, {"agent": "assistant", "sets": ["nothing"]}).status_code == 404
     bench.desk.agent("newcomer", **CONFIG)
     refused = admin.post(hook, {"agent": "newcomer"})
-    assert (refused.status_code, "No golden" in refused.json["detail"]) == (404, True)
+    assert (refused.status_code, "no golden" in refused.json["detail"]) == (404, True)
     wrong = admin.post(hook, {"agent": "assistant", "version": 9})
     assert [one["field"] for one in wrong.json["errors"]] == ["version"]
 
@@ -204,7 +204,7 @@ def test_an_empty_name_is_no_set(bench: Bench, admin: Api) -> None:
     ]
     for answer in refused:
         assert answer.status_code == 400
-        assert "Choose a set or goldens" in answer.json["detail"]
+        assert "lowercase letters, digits and hyphens" in answer.json["detail"]
     assert admin.get(f"{path}/{golden_id}").json["set"] == "other"
 
 
@@ -235,7 +235,7 @@ def test_a_golden_of_an_agent_that_runs_elsewhere_blocks_no_set(bench: Bench, ad
     assert admin.post("/api/admin/evals/golden", {"sessionId": made}).status_code == 201
     run = bench.run(set_name="default")
     assert (run.golden_session_count, list(run.results["bySession"])) == (1, [str(mine)])
-    assert left_out_notes(run.options)[0].startswith("Left out: 1 golden of agents that run elsewhere")
+    assert left_out_notes(run.options)[0].startswith("Left out: 1 golden of external or archived agents")
     assert admin.post(RUNS, {"goldenSessionId": made}).status_code == 409
     with bench.acting():
         offered = run_lists.list_versions(actor=bench.admin, golden_id=UUID(made))

@@ -115,7 +115,7 @@ def test_out_of_use_with_a_reason_and_back(app: Flask, workspace: Workspace, adm
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
         proposed = knowledge_rows.add_row(
-            knowledge_rows.NewRow(type="lesson", content="From a member."), actor=member
+            knowledge_rows.NewRow(type="lesson", content="Quote freight to Oslo in euros."), actor=member
         ).id
     assert admin.patch(f"{PATH}/{proposed}", {"active": True}).json["state"] == "active"
 

@@ -54,7 +54,7 @@ def test_a_proof_is_asked_for_followed_and_read(
     assert started.select_one(".u-proving[hx-get]") is not None
     assert not started.select("article [data-key=p]"), "one that is under way is not started again"
     following = soup(client.get(f"{URL}/{row_id}/proof", headers=HTMX))
-    assert words(following.select_one(".u-proving span")) == "Proving: 0 of 14 replays"
+    assert words(following.select_one(".u-proving span")) == "0 of 14 replays done"
     knowledge.bench.drain()
     done = soup(client.get(f"{URL}/{row_id}/proof", headers=HTMX))
     assert "Fixes 2, breaks 0 of 7" in words(done.select_one(f"article#knowledge-{row_id} .u-proof"))
@@ -80,7 +80,7 @@ def test_a_proof_is_asked_for_followed_and_read(
     with knowledge.bench.acting():
         eval_golden.revoke_golden(goldens[3], actor=knowledge.bench.admin)
     assert "stale" in words(card(client, row_id).select_one(".u-meta"))
-    assert "Stale: goldens were added, changed or revoked." in words(soup(client.get(f"{URL}/{row_id}")))
+    assert "Out of date (goldens were added, changed or revoked)." in words(soup(client.get(f"{URL}/{row_id}")))
 
 
 def test_what_breaks_a_golden_is_blocked_in_place_and_overridden_with_a_reason(
@@ -130,7 +130,7 @@ def test_without_goldens_the_page_says_what_would_exercise_it(knowledge: Knowled
     bench.golden("List entities")
     knowledge.prove(row_id)
     assert "No golden tests this row" in words(card(client, row_id))
-    assert "1 golden does not exercise it" in words(soup(client.get(f"{URL}/{row_id}")))
+    assert "1 golden doesn’t test this row" in words(soup(client.get(f"{URL}/{row_id}")))
 
 
 def test_all_proposals_are_proved_as_one_job(
@@ -148,7 +148,7 @@ def test_all_proposals_are_proved_as_one_job(
     assert page.select_one("#proving[hx-get]") is not None
     assert len(page.select(".u-proving")) == 2
     bar = soup(client.get(f"{URL}/proving", headers=HTMX))
-    assert "Proving 2 rows: 0 of 21 replays" in words(bar)
+    assert "Proving 2 rows, 0 of 21 replays done" in words(bar)
     assert client.post(f"{URL}/prove", data={"csrf_token": client.csrf}).status_code == 409
     cancelled = client.post(f"{URL}/{rows[0]}/prove/cancel", data={"csrf_token": client.csrf})
     assert cancelled.status_code == 303

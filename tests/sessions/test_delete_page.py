@@ -43,7 +43,7 @@ def test_deleting_several_sessions_asks_first(app: Flask, workspace: Workspace, 
 
     answer = client.post(form["action"], data=sent)
     assert answer.location == f"{URL}?tag=test"
-    assert "Deleted 2 sessions for good." in soup(client.get(answer.location)).select_one("#toasts").text
+    assert "Deleted 2 sessions." in soup(client.get(answer.location)).select_one("#toasts").text
     assert len(soup(client.get(URL)).select("[data-row]")) == 2
     with app.app_context(), acting_as(admin):
         lines = db.session.execute(

@@ -186,7 +186,7 @@ def test_a_failure_writes_one_row_of_feedback(workspace: Any) -> None:
                 session_store.finish_session(
                     session.id, "failed", actor=actor, error="searchAccounts timed out after 30 s"
                 )
-        with transaction(), pytest.raises(Refused, match="failed and stays so"):
+        with transaction(), pytest.raises(Refused, match="is failed and can’t change"):
             session_store.finish_session(session.id, "completed", actor=actor)
         assert db.session.scalar(select(func.count()).select_from(Feedback)) == 0, "a member does not see the row"
     with acting_as(admin):

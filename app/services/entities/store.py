@@ -282,7 +282,7 @@ def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
     wanted = schema.get("type", "")
     fits = isinstance(value, OF_KIND.get(wanted, (object,)))
     if not fits or (isinstance(value, bool) and wanted in ("number", "integer")):
-        raise Invalid.of({f"fields.{name}": f"Give {'an' if wanted[0] in 'aio' else 'a'} {wanted}."})
+        raise Invalid.of({f"fields.{name}": f"Enter {'an' if wanted[0] in 'aio' else 'a'} {wanted}."})
     if "enum" in schema and value not in schema["enum"]:
         raise Invalid.of({f"fields.{name}": f"Use one of {', '.join(map(str, schema['enum']))}."})
 

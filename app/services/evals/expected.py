@@ -198,7 +198,7 @@ def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None
         value = given["value"] if isinstance(given, Mapping) and "value" in given else given
         numeric = isinstance(rule, Mapping) and rule.get("kind") in ("numeric", "number")
         if numeric and value is not None and expected_error(value, {"type": "number"}):
-            return f"{name[:60]}: Give a number."
+            return f"{name[:60]}: Enter a number."
     return None
 
 
