@@ -39,8 +39,7 @@
     return url.pathname + url.search;
   };
 
-  /* The panel of the next row is fetched ahead, so that it opens at once. An answer that tells so has to be told when it
-     is read: what an admin reads of a person is audited, and what nobody opened was not read. */
+  /* The panel of the next row is fetched ahead, so that it opens at once. The server audits this like any reading. */
   const ahead = new Map();
   const FRESH = 30_000;
   const fetchAhead = (row) => {
@@ -54,11 +53,6 @@
   const fresh = (row) => {
     const known = ahead.get(row.id);
     return known?.row === row && Date.now() - known.at < FRESH ? known.answer : null;
-  };
-  const confirmRead = async (row, url) => {
-    const headers = { "X-CSRFToken": document.querySelector("meta[name=csrf]").content };
-    const answer = await fetch(url, { method: "POST", headers, keepalive: true }).catch(() => null);
-    if (!answer?.ok && row === openRow()) load(row, false);
   };
 
   /* A grey sketch of a panel that takes its time. */
@@ -90,19 +84,15 @@
       wanted = null;
       const known = fresh(now);
       const before = panel();
-      let confirm = null;
       const read = async (url, request) => {
         const early = await known?.catch(() => null);
-        if (!early?.ok) return fetch(url, request);
-        confirm = early.headers.get("Upshot-Confirm");
-        return early;
+        return early?.ok ? early : fetch(url, request);
       };
       ahead.delete(now.id);
       /* The panel is found when the answer is here: an answer to a decision may have replaced it. */
       await htmx.ajax("GET", panelUrl(now), { target: "#panel", swap: "outerHTML target:#panel", fetch: read });
       clearTimeout(slow);
       if (panel() !== before) shown = now.id;
-      if (confirm && shown === now.id) confirmRead(now, confirm);
     }
     loading = false;
     reveal(shown);

@@ -248,12 +248,13 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     return found.map(lambda values: make_row(columns, values))
 
 
-def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackRow:
+def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False, ahead: bool = False) -> FeedbackRow:
     """Return a row with its `CONTENTS`, the names of its reviewer and entity, its chat and message, and the knowledge
     made of it. `details` is what its author said; `assessment` is what an admin thinks, which only admins get. Members
     get no word of who decided, and of the knowledge only what agents get.
 
-    With `audit_read` an admin's reading of what someone else said is put into the audit log.
+    With `audit_read` an admin's reading of what someone else said is put into the audit log. A panel that a page
+    fetched `ahead` of a click counts as read, since the text has reached the browser. Its audit row says so.
     """
     contents: dict[str, Any] = {name: getattr(Feedback, name) for name in CONTENTS}
     names = {
@@ -275,7 +276,7 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
         raise NotFound("There is no such feedback in this workspace.")
     row, author_id = make_row(columns, found), found[-1]
     if audit_read and actor.is_admin and row.origin == "user" and author_id != actor.id:
-        audit.record(actor, "feedback.read", "feedback", feedback_id)
+        audit.record(actor, "feedback.read", "feedback", feedback_id, **({"ahead": True} if ahead else {}))
     row.chat, row.chat_title, row.message_text, row.message_index = _message_of(row, author_id, actor)
     row.knowledge = db.session.execute(
         select(SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state)

@@ -71,25 +71,11 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")
 @access("admin")
 def detail(feedback_id: UUID) -> Response:
-    """Show one row with its context. Reading it is audited. A panel that is fetched before anyone opened its row says
-    where to confirm that it is read."""
-    ahead = wants_fragment() and request.headers.get("HX-Preloaded") == "true"
+    """Show one row with its context. Reading it is audited."""
+    ahead = request.headers.get("HX-Preloaded") == "true"
     with transaction():
-        found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=not ahead)
-    answer = page("feedback/detail.html", "feedback/_panel.html", **_detail_context(found))
-    if ahead:
-        answer.headers["Upshot-Confirm"] = url_for(".confirm_read", feedback_id=feedback_id)
-    answer.vary.add("HX-Preloaded")
-    return answer
-
-
-@bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/read")
-@access("admin")
-def confirm_read(feedback_id: UUID) -> Response:
-    """A panel that was fetched ahead is read now, which is audited."""
-    with transaction():
-        feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True)
-    return Response(status=204)
+        found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True, ahead=ahead)
+    return page("feedback/detail.html", "feedback/_panel.html", **_detail_context(found))
 
 
 @bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/review")
