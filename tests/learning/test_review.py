@@ -190,7 +190,7 @@ def test_what_a_golden_called_is_the_rule_for_its_failed_replay() -> None:
     [proposal] = plan_review(rows, agents=[FERRY], entity_types=[CREW, yearly], rules=(), now=NOW).proposals
 
     assert (proposal.content, proposal.context) == (
-        "Call getPrice with kind=season-fare when somebody asks about season tickets.",
+        "Call getPrice with kind=season-fare when someone asks about season tickets.",
         "season tickets",
     )
 

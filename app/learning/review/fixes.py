@@ -168,7 +168,7 @@ def _find_kind(signals: Sequence[Signal], kinds: Sequence[EntityType]) -> Fix | 
     if best is None or found[best] < MOSTLY * len(signals):
         return None
     name = " ".join(split_name(best[1]))
-    return Fix(f"{best[0]} when somebody asks for the {name}.", name)
+    return Fix(f"{best[0]} when someone asks for the {name}.", name)
 
 
 def _stand_in(parts: Sequence[str], text: Sequence[str]) -> bool:

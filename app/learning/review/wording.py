@@ -88,7 +88,7 @@ def write_rule(
     if not parts:
         return _quote_replay(signals, occasion)
     if fix and parts == [fix.text] and occasion and not fix.occasion:
-        when = occasion if occasion.startswith(ASKED_TO) else f"somebody asks about {occasion}"
+        when = occasion if occasion.startswith(ASKED_TO) else f"someone asks about {occasion}"
         parts = [f"{fix.text.rstrip('.')} when {when}."]
     if example := _find_example(signals):
         parts.append(f"For example: “{example}”")
