@@ -109,7 +109,7 @@ def test_goldens_and_their_set_for_everybody(app: Flask, workspace: Workspace, v
     page.locator("[data-row] [data-open]").first.click()
     expect(page.locator("#panel")).to_contain_text("No replays yet")
     check(page, "a golden beside its set")
-    page.get_by_role("link", name="Revoke…").click()
+    page.get_by_role("link", name="Revoke golden…").click()
     expect(page.locator("#ask")).to_contain_text("Revoke this golden?")
     page.locator("#ask").get_by_role("button", name="Cancel").click()
     expect(page.locator("#ask")).to_be_hidden()

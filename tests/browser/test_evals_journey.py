@@ -188,7 +188,7 @@ def watch(bench: Bench, page: Page) -> None:
 def teach(visitor: Any, page: Page) -> None:
     """A routing row, written in Knowledge."""
     visitor.go("/admin/agent-review/knowledge")
-    page.get_by_role("link", name="Add knowledge", exact=True).click()
+    page.get_by_role("link", name="Add knowledge", exact=True).first.click()
     page.locator("#knowledge-new").get_by_label("Kind", exact=True).select_option("routing")
     page.get_by_label("Text", exact=True).fill(RULE)
     page.get_by_role("button", name="Save").click()

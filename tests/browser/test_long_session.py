@@ -96,7 +96,7 @@ def test_sessions_are_deleted_with_a_button_and_no_letter(
     page.get_by_role("button", name="Delete…").click()
     ask.get_by_role("button", name="Delete 2 sessions").click()
     expect(rows).to_have_count(1)
-    expect(page.get_by_text("Deleted 2 sessions for good.")).to_be_visible()
+    expect(page.get_by_text("Deleted 2 sessions.")).to_be_visible()
 
 
 def test_a_turn_of_a_later_part_is_flagged_in_place(

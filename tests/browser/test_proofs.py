@@ -33,7 +33,7 @@ def test_a_proposal_that_breaks_a_golden_is_activated_only_with_a_reason(
     expect(card.get_by_role("button", name="Prove row", exact=True)).to_be_focused()
     check(page, "the question")
     page.keyboard.press("Enter")
-    expect(card.locator(".u-proving")).to_contain_text("Proving: 0 of 2 replays")
+    expect(card.locator(".u-proving")).to_contain_text("0 of 2 replays done")
     knowledge.bench.drain()
     expect(card).to_contain_text("Fixes 0, breaks 1 of 1")
 

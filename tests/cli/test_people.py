@@ -68,7 +68,7 @@ def test_words_for_people_and_one_sentence_when_it_cannot_be_done(upshot):
         (("user", "create", "--email", "nonsense", "--tenant", slug), "email address"),
         (("user", "create", "--email", "a@b.c", "--tenant", slug, "--password-stdin"), "at least 10"),
         (("key", "create", "--tenant", slug, "--user", "nobody@b.c", "--scope", "admin"), "upshot user create"),
-        (("signin-link", "--email", "nobody@nowhere.test"), "Nobody"),
+        (("signin-link", "--email", "nobody@nowhere.test"), "No one"),
     ]
     for args, words in failures:
         result = upshot(*args, "--json", stdin="short\n")

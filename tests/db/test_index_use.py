@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,11 @@ import psycopg
 import pytest
 from flask import Flask
 
+from app import create_app
 from app.actor import Actor
+from app.config import Settings
 from app.db import acting_as, db, run
+from app.db.boot import Opened
 from app.db.paging import Page
 from app.services.entities import store as entity_store
 from app.services.evals import candidates
@@ -108,15 +112,33 @@ SELECT c.relname, i.indisunique, pg_stat_get_xact_numscans(i.indexrelid) FROM pg
 """
 
 
+@pytest.fixture(scope="module")
+def place(server: Any, template: str) -> Iterator[str]:
+    """A database of its own: what other tests leave in theirs would change the planner's estimates."""
+    with server.database(template, "indexes") as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def app(server: Any, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads=2)
+    opened = Opened(server.conninfo("app", place), secrets.token_urlsafe(48), server.conninfo("owner", place))
+    made = create_app(settings, opened)
+    yield made
+    with made.app_context():
+        db.session.remove()
+        db.engine.dispose()
+
+
 @pytest.fixture
-def filled(app: Flask, workspace: Any, superuser_url: str) -> Iterator[Actor]:
+def filled(app: Flask, workspace: Any, server: Any, place: str) -> Iterator[Actor]:
     admin, other = workspace.actor("admin"), workspace.actor("member")
     agents = [uuid4(), uuid4()]
     given = {
         "tenant": admin.tenant_id, "user": admin.id, "other": other.id, "agent": agents[0], "rare": agents[1],
         "chat": None, "entity": ENTITY, "replayed": REPLAYED, "run": RUN, "rows": ROWS,
     }  # fmt: skip
-    with psycopg.connect(superuser_url, autocommit=True) as connection:
+    with psycopg.connect(server.conninfo("superuser", place), autocommit=True) as connection:
         connection.execute("SET session_replication_role = replica")
         for agent, slug in zip(agents, ("usual", "rare"), strict=True):
             connection.execute(

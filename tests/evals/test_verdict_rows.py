@@ -49,7 +49,7 @@ def test_a_deleted_run_gives_its_place_to_the_one_before(bench: Bench) -> None:
 
 def test_a_run_keeps_its_figures_by_agent_and_by_dimension(bench: Bench) -> None:
     bench.golden(WON)
-    bench.golden("Search entities Kestrel")
+    bench.golden('Find the deal "Halden"')
     bench.worse()
     run = bench.run(set_name="default")
     figures = run.figures

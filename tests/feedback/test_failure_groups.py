@@ -35,7 +35,7 @@ HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
 ASKED = (
     "Update entity Halden: set stage to won",
     "Update entity Kestrel: set stage to won",
-    "Update entity Halden valuation to 10.5",
+    "Update entity Marlow: set stage to won",
 )
 
 

@@ -104,9 +104,12 @@ def say_field(name: str, value: Any, fields: dict[str, Field], *, labelled: bool
 
 
 def say_equation(name: str, value: Any, fields: dict[str, Field], of: str = "") -> str:
-    """`the stage of Kestrel is LOI`."""
+    """`the stage of Kestrel is LOI`, and for a count `the number of records of Deal is 2`."""
     known = fields.get(name) or make_field(name)
-    verb = "are" if known.label.endswith("s") and isinstance(value, list | dict) else "is"
+    several = known.label.endswith("s")
+    if several and not known.unit and isinstance(value, int) and not isinstance(value, bool):
+        return f"the number of {known.label}{of} is {say_value(value)}"
+    verb = "are" if several and isinstance(value, list | dict) else "is"
     return f"the {known.label}{of} {verb} {say_value(value, known.unit)}"
 
 

@@ -275,12 +275,12 @@ def export_run(run_id: UUID) -> Response:
 @access("admin")
 def run_progress(run_id: UUID) -> Any:
     """How far a run is, as a bar that follows itself until the run has ended; for one golden, in its place."""
-    if not wants_fragment():
-        return redirect(url_for(".show_run", run_id=run_id), 303)
     golden = parse_id(request.args.get("golden", ""))
-    if golden:
+    if golden and wants_fragment():
         return _golden_replay(golden, run_id)
     run, how_far = run_lists.read_progress(run_id, actor=g.actor)
+    if not wants_fragment():
+        return redirect(url_for(".show_run", run_id=run_id), 303)
     return page("evals/_progress.html", "evals/_progress.html", run=run, progress=how_far)
 
 
