@@ -56,7 +56,9 @@ def test_a_bad_session_is_promoted_replayed_and_read_in_eight_actions(
     hands = Hands(page)
 
     hands.press("/")
-    hands.type("whole pipeline")
+    with page.expect_response(lambda answer: "q=whole" in answer.url):
+        hands.type("whole pipeline")
+    expect(page).to_have_url(re.compile("q=whole"))
     expect(page.locator("[data-list] [data-row]")).to_have_count(1)
     page.keyboard.press("Escape")
     hands.press("j")
